@@ -146,7 +146,7 @@ class Results:
         """Return learning curves over seeds, a record for each cell.
 
         Args:
-            metric: of the scores; None: top1, or miou of runs on masks.
+            metric: of the scores; None: top1, miou on masks, ap_box on objects.
             set_name: that they were made on; `training` for metrics of training.
 
         Raises:

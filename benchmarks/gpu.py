@@ -45,7 +45,7 @@ from startup import of_cifar
 from step import Case
 
 from vtjobs.workers.checkpoints.checkpoint import load
-from vtjobs.workers.data.datasets import ImageSet
+from vtjobs.workers.data.image_set import ImageSet
 
 DIGITS = 1437
 """Training images of the digits, on which everything but the loader is measured."""

@@ -35,7 +35,7 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.workers.data.batches import Finish, Order, Position
-from vtjobs.workers.data.datasets import ImageSet
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.timm_pipeline import PilSource, PilTransform
 from vtjobs.workers.randomness import Streams
 

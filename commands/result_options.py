@@ -16,7 +16,10 @@ CurveMetric = Annotated[
     str | None,
     typer.Option(
         "--metric",
-        help="Metric, e.g. top1, top5, loss or ema_top1 [default: top1; miou of runs on masks].",
+        help=(
+            "Metric, e.g. top1, top5, loss or ema_top1 "
+            "[default: top1; miou on masks, ap_box on objects]."
+        ),
     ),
 ]
 SetName = Annotated[str, typer.Option("--set", help="Evaluation set.")]
@@ -32,7 +35,7 @@ PlannedMetric = Annotated[
         "--metric",
         help=(
             "Metric, e.g. top1, top5, loss or ema_top1 "
-            "[default: as declared, else top1; miou of runs on masks]."
+            "[default: as declared, else top1; miou on masks, ap_box on objects]."
         ),
     ),
 ]

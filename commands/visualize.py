@@ -31,7 +31,7 @@ def visualize(
             help="attention (class token to patches), cam (class activation maps), relations (what"
             " drloc or relvit predicts), filters (over patches, of ResMLP and MLP-Mixer),"
             " features (t-SNE and principal components), depth (what each block adds) or masks"
-            " (beside what is predicted).",
+            " (or objects, beside what is predicted).",
             autocompletion=lambda: list(KINDS),
         ),
     ] = "attention",

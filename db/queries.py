@@ -3,12 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
-from sqlalchemy import Connection, Select, and_, exists, func, select
+from sqlalchemy import Connection, Select, and_, exists, func, or_, select
 
 from ..jobs.documents import from_plain
 from ..jobs.run.selector import Selection
+from ..jobs.run.settings import CLASSIFICATION, Task
 from ..jobs.run.spec import CellSpec
 from ..jobs.run.states import LIVE, AttemptState
 from ..jobs.workspace.events import Usage
@@ -250,25 +251,28 @@ def scored(connection: Connection, selection: Selection) -> set[tuple[str, str]]
     return {(row[0], row[1]) for row in connection.execute(query)}
 
 
-def has_masks_alone(connection: Connection, selection: Selection) -> bool:
-    """Return whether all runs that no other starts from are on masks."""
-    # A word that other cells hardly have; most ledgers have none with it.
-    begun = select(m.cells.c.cell_id, m.cells.c.spec).where(m.cells.c.spec.contains("segmentation"))
-    of_masks = [
-        cell_id
+def task_of(connection: Connection, selection: Selection) -> Task:
+    """Return what all runs that no other starts from are trained for; else classification."""
+    # Words that other cells hardly have; most ledgers have none with them.
+    others = [task for task in get_args(Task) if task != CLASSIFICATION]
+    begun = select(m.cells.c.cell_id, m.cells.c.spec).where(
+        or_(*(m.cells.c.spec.contains(task) for task in others))
+    )
+    tasks = {
+        cell_id: spec.settings.dataset.task
         for cell_id, text in connection.execute(begun)
-        if (spec := CellSpec.stored(text)) is not None and spec.settings.dataset.has_masks
-    ]
-    if not of_masks:
-        return False
+        if (spec := CellSpec.stored(text)) is not None
+    }
+    if not tasks:
+        return CLASSIFICATION
     child = m.runs.alias()
     query = select(m.runs.c.cell_id).distinct()
     query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
     query = query.where(
         where(connection, selection), ~exists().where(child.c.parent == m.runs.c.run_id)
     )
-    found = set(connection.execute(query).scalars())
-    return bool(found) and found <= set(of_masks)
+    found = {tasks.get(cell_id, CLASSIFICATION) for cell_id in connection.execute(query).scalars()}
+    return found.pop() if len(found) == 1 else CLASSIFICATION
 
 
 def cell_rows(

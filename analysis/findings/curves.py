@@ -69,7 +69,7 @@ def learning_curves(
     Args:
         ledger: where the scores are.
         selection: of runs.
-        metric: of the scores; None: top1, or miou of runs on masks.
+        metric: of the scores; None: top1, miou on masks, ap_box on objects.
         set_name: that they were made on; `training` for metrics of training.
 
     Raises:

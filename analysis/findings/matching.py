@@ -24,7 +24,7 @@ BACKBONES = {
     "vit_b16": ("vit_b16_drloc", "vit_b16"),
     **{f"vit_{size}": (f"deit3_{size}",) for size in ("t", "s", "b", "l", "h", "h52")},
 }
-DATASETS = {"inat18": "inat2018", "inat19": "inat2019"}
+DATASETS = {"inat18": "inat2018", "inat19": "inat2019", "coco": "coco2017"}
 IN_PROTOCOL = {("relvit", "flowers102"): "flowers102_relvit"}
 # Further test sets are datasets of their own in the records.
 SETS = {"imagenet_v2": ("imagenet1k", "v2"), "imagenet_real": ("imagenet1k", "real")}
@@ -32,6 +32,8 @@ SETS = {"imagenet_v2": ("imagenet1k", "v2"), "imagenet_real": ("imagenet1k", "re
 _DEPTHS = "depth_sa_ca"
 # What DRLoc's tables 12 and 13 are scored on.
 _SEGMENTED, _MULTI_SCALE = "drloc_ade20k", "test@scales0.5-0.75-1-1.25-1.5-1.75"
+# What its tables 10 and 11 are of; Cascade Mask R-CNN is not there.
+_DETECTED = "drloc_coco"
 _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
 
 
@@ -78,6 +80,8 @@ def reading_of(record: Published) -> Reading | None:
         return Reading(found.set, found.metric)
     if record.recipe == _SEGMENTED:
         return Reading(_MULTI_SCALE, record.metric)
+    if record.recipe == _DETECTED:
+        return Reading("test", record.metric)
     if record.metric != "top1":
         return None
     return Reading(SETS.get(record.dataset, (record.dataset, "test"))[1], "top1")
@@ -196,6 +200,7 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
     "cls_at": _class_at,
     _DEPTHS: _depths,
     "norm": _norm,
+    "detector": lambda one: "mask_rcnn",
 }
 
 

@@ -14,7 +14,7 @@ from ...jobs.grid.checks import grid_document
 from ...jobs.grid.load import take_in
 from ...jobs.run.selector import axis_text
 from ...jobs.run.settings import CellSettings
-from .matching import BACKBONES, CHAINED, FINER, LOWRES, Made, is_recorded
+from .matching import BACKBONES, FINER, LOWRES, Made, is_recorded
 from .published import Published
 
 # Tables whose grid is not called PAPER-tableTABLE. RelViT's table 3 has rows of DRLoc's table 4.
@@ -42,6 +42,7 @@ RECIPES = {
     "drloc_scratch": "drloc-scratch",
     "drloc_finetune": "drloc-finetune",
     "drloc_ade20k": "upernet",
+    "drloc_coco": "mask-rcnn",
     "native_vt_defaults": "drloc-scratch",
     "relvit_downstream_only": "relvit-joint",
     "relvit_downstream_only_variants": "relvit-joint",
@@ -122,7 +123,7 @@ def why_none(record: Published) -> str:
 
 def epochs(made: Made, record: Published) -> int:
     """Return the epochs that a record counts: at another resolution, those before fine-tuning."""
-    begins = record.protocol in CHAINED and record.protocol != "pretrain_finetune"
+    begins = record.protocol in (FINER, LOWRES)
     return made.stages[-1 if begins else 0].recipe.epochs
 
 

@@ -8,7 +8,7 @@ from ...jobs.run.selector import Selection
 
 
 def usual_metric(ledger: Ledger, selection: Selection) -> str:
-    """Return top1, or miou of runs on masks.
+    """Return top1, or miou of runs on masks, ap_box of runs on objects.
 
     Args:
         ledger: where the scores are.
@@ -18,5 +18,4 @@ def usual_metric(ledger: Ledger, selection: Selection) -> str:
         NothingMatched, BadInput: the selection means nothing.
     """
     with reading(ledger.engine) as connection:
-        is_of_masks = queries.has_masks_alone(connection, selection)
-    return MAIN["segmentation" if is_of_masks else "classification"]
+        return MAIN[queries.task_of(connection, selection)]

@@ -34,11 +34,10 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     heading = [*map(str.upper, names), *figures]
     terminal.print_table(heading, rows, right=tuple(range(len(names), len(heading))))
     terminal.say(
-        "SCORE: mean of the completed runs (RUNS), on the test set: top1, or miou on masks."
-        " PARAMS: backbone with classifier; HEAD: what is left out after training. GFLOPS:"
-        " multiply-adds of one image."
-        " IMG/S and GPU-MEM: while training. TIME: for an image, by the baseline's. GPU-H and"
-        " HOURS: of one run."
+        "SCORE: mean of the completed runs (RUNS), on the test set: top1, miou on masks, or ap_box"
+        " on objects. PARAMS: backbone with classifier; HEAD: what is left out after training."
+        " GFLOPS: multiply-adds of one image. IMG/S and GPU-MEM: while training. TIME: for an"
+        " image, by the baseline's. GPU-H and HOURS: of one run."
     )
     for error in dict.fromkeys(cell.error for cell in cells if cell.error):
         terminal.say(f"not counted: {error}")

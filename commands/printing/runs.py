@@ -38,9 +38,12 @@ _PROGRESS: tuple[Column, ...] = (
     ("TIME", lambda run: format_duration(run.seconds) if run.seconds else ""),
     ("TOP1", lambda run: "" if run.top1 is None else f"{run.top1:.2f}"),
 )
-# Shown where a listed run was trained on masks.
-_ON_MASKS: Column = ("MIOU", lambda run: "" if run.miou is None else f"{run.miou:.2f}")
-_NUMBERS = frozenset(("SEED", "EPOCH", "TRIES", "TIME", "TOP1", "MIOU", "AGE"))
+# Shown where a listed run was trained on masks, or on objects.
+_OTHER_SCORES: tuple[Column, ...] = (
+    ("MIOU", lambda run: "" if run.miou is None else f"{run.miou:.2f}"),
+    ("AP_BOX", lambda run: "" if run.ap_box is None else f"{run.ap_box:.2f}"),
+)
+_NUMBERS = frozenset(("SEED", "EPOCH", "TRIES", "TIME", "TOP1", "MIOU", "AP_BOX", "AGE"))
 # What data has in place of a column's text.
 _RAW: dict[str, Callable[["RunView"], Any]] = {
     "RUN": lambda run: run.run_id,
@@ -48,6 +51,7 @@ _RAW: dict[str, Callable[["RunView"], Any]] = {
     "TIME": lambda run: run.seconds,
     "TOP1": lambda run: run.top1,
     "MIOU": lambda run: run.miou,
+    "AP_BOX": lambda run: run.ap_box,
     "STEP": lambda run: run.step,
 }
 # So many runs that wait alike are one line.
@@ -70,6 +74,7 @@ SORTS: dict[str, Callable[["RunView"], Any]] = {
     "ended": lambda run: run.ended_at,
     "top1": lambda run: run.top1,
     "miou": lambda run: run.miou,
+    "ap_box": lambda run: run.ap_box,
     "recipe": lambda run: run.recipe,
     "stage": lambda run: run.stage,
     "host": lambda run: run.host,
@@ -173,7 +178,7 @@ def _every(now: float) -> list[Column]:
         *_LABELS,
         *_FURTHER,
         *_PROGRESS,
-        _ON_MASKS,
+        *_OTHER_SCORES,
         ("REASON", lambda run: run.reason),
         ("SCHEDULER", lambda run: run.scheduler or ""),
         ("HOST", lambda run: run.host or ""),
@@ -215,12 +220,12 @@ def columns_of(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> list[
 
 
 def _with_scores(runs: Sequence["RunView"]) -> list[Column]:
-    """Return the columns of progress; the score is miou, top1 or both."""
+    """Return the columns of progress and of the scores that a run has; top1 where none has any."""
     *progress, classified = _PROGRESS
-    if all(run.miou is None for run in runs):
-        return [*progress, classified]
-    of_classes = [classified] if any(run.top1 is not None for run in runs) else []
-    return [*progress, *of_classes, _ON_MASKS]
+    scores = [
+        column for column in (classified, *_OTHER_SCORES) if any(column[1](run) for run in runs)
+    ]
+    return [*progress, *(scores or [classified])]
 
 
 def sorted_by(runs: Sequence["RunView"], word: str) -> list["RunView"]:

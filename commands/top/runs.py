@@ -99,9 +99,8 @@ class Runs(View):
 
 
 def _score(run: "RunView") -> str:
-    """Return a run's top1, or its miou where it was trained on masks."""
-    score = run.top1 if run.top1 is not None else run.miou
-    return "" if score is None else f"{score:.2f}"
+    """Return a run's score as it is shown."""
+    return "" if run.score is None else f"{run.score:.2f}"
 
 
 class Run(View):

@@ -36,10 +36,9 @@ def misfits(cell: CellSettings, entry: Entry) -> Iterator[Misfit]:
         entry: the head as the grid has it.
     """
     head, recipe, dataset = cell.head, cell.recipe, cell.dataset
-    if dataset.has_masks:
-        yield from _masks(head, recipe, entry)
-    else:
-        yield from _without_masks(recipe)
+    if not dataset.has_classes:
+        yield from _without_classes(head, recipe, dataset, entry)
+    yield from _decoded(recipe, dataset)
     if cell.backbone.source is not None:
         yield from _own_backbone(cell.backbone, cell.backbone.source, recipe, dataset)
     yield from _crop(recipe, dataset)
@@ -52,10 +51,9 @@ def misfits(cell: CellSettings, entry: Entry) -> Iterator[Misfit]:
         yield from _without_labels(head, recipe, entry)
 
 
-# Fields of a recipe that mean nothing to a class for each pixel, and what they must be.
-_NOT_OF_MASKS: dict[str, tuple[object, ...]] = {
+# Fields of a recipe that mean nothing where an image has no class, and what they must be.
+_OF_CLASSES: dict[str, tuple[object, ...]] = {
     "pipeline": ("pil",),
-    "crop": ("none", "simple"),
     "crop_padding": (0,),
     "auto_augment": (None,),
     "transform": (None,),
@@ -70,30 +68,43 @@ _NOT_OF_MASKS: dict[str, tuple[object, ...]] = {
     "compile": (False,),
     "eval_crop_pct": (1.0,),
 }
+_OF_MASKS: dict[str, tuple[object, ...]] = {**_OF_CLASSES, "crop": ("none", "simple")}
+_OF_OBJECTS: dict[str, tuple[object, ...]] = {
+    **_OF_CLASSES,
+    "crop": ("none",),
+    "color_jitter": (0.0,),
+}
 
 
-def _masks(head: HeadSettings, recipe: RecipeSettings, entry: Entry) -> Iterator[Misfit]:
-    """Yield what does not go with a dataset that has a class for each pixel."""
+def _without_classes(
+    head: HeadSettings, recipe: RecipeSettings, dataset: DatasetSettings, entry: Entry
+) -> Iterator[Misfit]:
+    """Yield what does not go with a dataset whose images have masks or objects."""
+    what, usual = ("objects", "mask-rcnn") if dataset.has_objects else ("masks", "upernet")
     if head.is_own or head.name != BASELINE:
-        message = f"{entry.name} learns beside a classifier, and this dataset has masks"
+        message = f"{entry.name} learns beside a classifier, and this dataset has {what}"
         fix = f"Put {entry.name} into an earlier stage, and heads: [{BASELINE}] into this one"
         yield Misfit(entry.path, message, fix)
     wrong = {
         name: allowed[0]
-        for name, allowed in _NOT_OF_MASKS.items()
+        for name, allowed in (_OF_OBJECTS if dataset.has_objects else _OF_MASKS).items()
         if getattr(recipe, name) not in allowed
     }
     if wrong:
         fields = ", ".join(f"{name}: {json.dumps(value)}" for name, value in wrong.items())
-        message = f"{', '.join(wrong)}: not for a dataset with masks as the recipe has it"
-        yield Misfit(("train",), message, f"Set train: {{{fields}}}, or recipe: upernet")
+        message = f"{', '.join(wrong)}: not for a dataset with {what} as the recipe has it"
+        yield Misfit(("train",), message, f"Set train: {{{fields}}}, or recipe: {usual}")
 
 
-def _without_masks(recipe: RecipeSettings) -> Iterator[Misfit]:
+def _decoded(recipe: RecipeSettings, dataset: DatasetSettings) -> Iterator[Misfit]:
+    """Yield the fields for masks or objects that a dataset without such cannot use."""
     for name in ("rescale", "decoder_width"):
-        if getattr(recipe, name) is not None:
-            message = f"{name} is for datasets with masks"
+        if dataset.has_classes and getattr(recipe, name) is not None:
+            message = f"{name} is for datasets with masks or objects"
             yield Misfit(("train", name), message, f"Set train: {{{name}: null}}")
+    if not dataset.has_objects and recipe.longest_side is not None:
+        message = "longest_side is for datasets with objects"
+        yield Misfit(("train", "longest_side"), message, "Set train: {longest_side: null}")
 
 
 def _own_backbone(

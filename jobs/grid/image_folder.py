@@ -66,11 +66,9 @@ def describe_folder(path: Path, *, progress: Callable[[int], None] | None = None
         raise BadInput(
             f"dataset {path}: train and {test} have different classes ({', '.join(odd[:5])})"
         )
-    hashes = _hashes(
-        path, [f"{name}/{file}" for name, files in parts.items() for file in files], progress
-    )
+    every = [f"{name}/{file}" for name, files in parts.items() for file in files]
     return {
-        "fingerprint": _manifest(hashes),
+        "fingerprint": manifest_of(path, every, progress),
         "classes": len(classes["train"]),
         "train": len(parts["train"]),
         "test": len(parts[test]),
@@ -110,7 +108,7 @@ def describe_masks(path: Path) -> dict[str, Any]:
         for file in (f"{PICTURES}/{part}/{picture}", f"{MASKS}/{part}/{stem}{MASK_SUFFIX}")
     ]
     return {
-        "fingerprint": _manifest(_hashes(path, [CLASS_NAMES, *files], None)),
+        "fingerprint": manifest_of(path, [CLASS_NAMES, *files]),
         "classes": len(classes),
         "train": len(parts["train"]),
         "test": len(parts[test]),
@@ -156,10 +154,16 @@ def describe_files(path: Path) -> str:
     )
     if not files:
         raise BadInput(f"dataset {path}: the folder is empty")
-    return _manifest(_hashes(path, files, None))
+    return manifest_of(path, files)
 
 
-def _manifest(hashes: dict[str, str]) -> str:
+def manifest_of(root: Path, files: list[str], progress: Callable[[int], None] | None = None) -> str:
+    """Return the fingerprint of a folder's files: a hash of their names and contents.
+
+    Raises:
+        BadInput: one cannot be read.
+    """
+    hashes = _hashes(root, files, progress)
     manifest = "\n".join(f"{file} {sha}" for file, sha in sorted(hashes.items()))
     return f"manifest:{digest(manifest, 40)}"
 

@@ -78,7 +78,7 @@ def take_in_document(
     grid = _with_usual_metric(grid, expansion)
     for problem in (
         _unknown_metric(grid, expansion, document),
-        _metric_of_masks(expansion, document),
+        _metric_without_classes(expansion, document),
     ):
         if problem is not None:
             raise BadInput(problem)
@@ -104,16 +104,16 @@ def _with_usual_metric(grid: Grid, expansion: Expansion) -> Grid:
     return grid.model_copy(update={"compare": compare})
 
 
-def _metric_of_masks(expansion: Expansion, document: Document) -> Problem | None:
-    """Return what is wrong with a lab's own metrics where a dataset has masks."""
+def _metric_without_classes(expansion: Expansion, document: Document) -> Problem | None:
+    """Return what is wrong with a lab's own metrics where images have no class."""
     names = [
         cell.labels["dataset"]
         for cell in expansion.cells
-        if cell.spec.settings.dataset.has_masks and expansion.metrics
+        if not cell.spec.settings.dataset.has_classes and expansion.metrics
     ]
     if not names:
         return None
-    message = f"your own metrics are given a class for each image, and {names[0]} has masks"
+    message = f"your own metrics are given a class for each image, and {names[0]} has none"
     return document.problem(("data", "metrics"), message, "Leave them out of this grid")
 
 

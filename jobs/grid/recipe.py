@@ -11,6 +11,7 @@ from .policy_names import policy_problem
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Epoch = Annotated[int, Field(ge=1, le=100_000)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
@@ -104,8 +105,12 @@ class Recipe(BaseModel):
             "step or epoch"
         ),
     )
-    decay_epochs: int = Field(
-        30, ge=1, le=100_000, description="epochs between the falls of schedule: step"
+    decay_epochs: Epoch | Annotated[tuple[Epoch, ...], Field(min_length=1, strict=False)] = Field(
+        30,
+        description=(
+            "epochs between the falls of schedule: step; or a list of those after which it falls, "
+            "such as [8, 11]"
+        ),
     )
     decay_rate: Fraction | None = Field(
         None,
@@ -190,8 +195,17 @@ class Recipe(BaseModel):
         None,
         strict=False,
         description=(
-            "for datasets with masks: smallest and largest factor of a training image's size "
-            "before the crop; null: 1"
+            "for datasets with masks or objects: smallest and largest factor of a training "
+            "image's size, before the crop; null: 1"
+        ),
+    )
+    longest_side: int | None = Field(
+        None,
+        ge=4,
+        le=4096,
+        description=(
+            "for datasets with objects: an image's shorter side has image_size pixels, its longer "
+            "one at most this many; null: the longer side has image_size pixels"
         ),
     )
     transform: str | None = Field(
@@ -246,7 +260,10 @@ class Recipe(BaseModel):
         None,
         ge=8,
         le=4096,
-        description="for datasets with masks: channels of the UperNet decoder; default: 512",
+        description=(
+            "channels of what is put on the backbone: for datasets with masks UperNet's (default: "
+            "512), for those with objects Mask R-CNN's (default: 256)"
+        ),
     )
 
     @property
@@ -307,6 +324,17 @@ class Recipe(BaseModel):
             ("bce_threshold", "loss"),
             self.bce_threshold is not None and self.loss != "bce",
             "bce_threshold needs `loss: bce`",
+        )
+        falls = self.decay_epochs
+        yield (
+            ("decay_epochs",),
+            isinstance(falls, tuple) and list(falls) != sorted(set(falls)),
+            "decay_epochs: expected a rising list",
+        )
+        yield (
+            ("longest_side", "image_size"),
+            self.longest_side is not None and self.longest_side < self.image_size,
+            f"longest_side {self.longest_side} must not be less than image_size {self.image_size}",
         )
         ranges = {
             "crop_scale": self.crop_scale,

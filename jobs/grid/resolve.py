@@ -210,9 +210,10 @@ class Resolver:
             start: that cell; None: it starts from no other.
             dataset: as the grid has it.
         """
-        if start is None or not start.settings.dataset.has_masks:
+        if start is None or start.settings.dataset.has_classes:
             return True
-        message = f"{dataset.name} cannot start from weights that were trained on masks"
+        what = "masks" if start.settings.dataset.has_masks else "objects"
+        message = f"{dataset.name} cannot start from weights that were trained on {what}"
         self.problem(dataset.path, message, "Let init_from name a stage of classification")
         return False
 

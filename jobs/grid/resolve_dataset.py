@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,12 +15,18 @@ from . import catalogue
 from .entries import Entry, Given, plain
 from .image_folder import describe_files, describe_folder, describe_masks
 from .mistakes import Mistakes
+from .object_folder import describe_objects
 from .own_dataset import OwnDataset, facts_of, find_dataset
 from .own_source import NotOwn, is_own
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 _NORMALISED = ("mean", "std")
 TASKS: tuple[str, ...] = get_args(Task)
+_DESCRIBE: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "classification": describe_folder,
+    "segmentation": describe_masks,
+    "detection": describe_objects,
+}
 
 
 class DatasetResolver:
@@ -93,15 +100,16 @@ class DatasetResolver:
         task = settings.get("task", TASKS[0])
         if task not in TASKS:
             where = (*entry.path, entry.name, "task")
-            self._mistakes.at(where, f"expected {' or '.join(TASKS)}, got {task!r}")
+            expected = f"{', '.join(TASKS[:-1])} or {TASKS[-1]}"
+            self._mistakes.at(where, f"expected {expected}, got {task!r}")
             return None
         return self._folder_facts(folder, task) | {"name": "folder", "task": task}, folder
 
     def _folder_facts(self, folder: Path, task: str) -> dict[str, Any]:
         # A folder may stand beside several recipes, and reading it takes long.
         if (folder, task) not in self._folders:
-            describe = describe_masks if task == "segmentation" else describe_folder
-            self._folders[folder, task] = {**IMAGENET, "channels": 3, **describe(folder)}
+            described = _DESCRIBE[task](folder)
+            self._folders[folder, task] = {**IMAGENET, "channels": 3, **described}
         facts = self._folders[folder, task]
         self._paths[str(facts["fingerprint"])] = str(folder.resolve())
         return facts
@@ -173,8 +181,8 @@ class DatasetResolver:
         if val is None:
             return True
         held = round(val * facts["train"])
-        # Images with masks have no class as a whole.
-        classes = 1 if facts.get("task") == "segmentation" else facts["classes"]
+        # Images with masks or objects have no class as a whole.
+        classes = facts["classes"] if facts.get("task", TASKS[0]) == TASKS[0] else 1
         if min(held, facts["train"] - held) >= classes:
             return True
         message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"

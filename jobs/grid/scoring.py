@@ -26,6 +26,8 @@ def can_be_scored(
     dataset, head = settings.dataset, settings.head
     if base not in catalogue.sets_of(dataset) and not has_further_sets(dataset):
         return False
+    if dataset.has_objects:
+        return not how and metric in OF_TASK[dataset.task] and set_name != "test"
     if dataset.has_masks:
         is_usual = not how or how.startswith(_SCALES)
         return is_usual and metric in OF_TASK[dataset.task] and set_name != "test"

@@ -12,8 +12,10 @@ from ..documents import Document, field, from_plain, to_plain
 # The teacher of a run that learns from an earlier stage's.
 STAGE = "stage"
 
-Task = Literal["classification", "segmentation"]
-"""What a dataset's labels are: a class for each image, or a mask with a class for each pixel."""
+Task = Literal["classification", "segmentation", "detection"]
+"""What a dataset's labels are: a class for each image, a mask with a class for each pixel, or the
+objects of an image, each with a class, a box and a mask."""
+CLASSIFICATION: Task = "classification"
 
 
 class Weights(Document, frozen=True, kw_only=True):
@@ -77,6 +79,16 @@ class DatasetSettings(Document, frozen=True, kw_only=True):
     def has_masks(self) -> bool:
         """Whether each pixel has a class."""
         return self.task == "segmentation"
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether the objects of an image have a class, a box and a mask each."""
+        return self.task == "detection"
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether an image as a whole has a class."""
+        return self.task == "classification"
 
     @property
     def held_out(self) -> int:
@@ -223,7 +235,8 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     schedule_epochs: int | None
     schedule_unit: Literal["step", "epoch"] = "step"
     schedule_lag: int = 0
-    decay_epochs: int = 30
+    decay_epochs: int | tuple[int, ...] = 30
+    """Between two falls of the rate, or those after which it falls."""
     decay_rate: float | None = None
     """None: 0.1. A number would be written into every run: defaults are left out by identity."""
     warmup_epochs: float
@@ -250,6 +263,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     erasing: float
     eval_crop_pct: float
     rescale: tuple[float, float] | None = None
+    longest_side: int | None = None
     transform: OwnFunction | None = None
 
     loss: Literal["cross_entropy", "bce", "own"] = "cross_entropy"
@@ -266,7 +280,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     ema_warmup: bool
 
     decoder_width: int | None = None
-    """None: 512. A number above 256 would be written into every run."""
+    """None: 512 of masks, 256 of objects. A number above 256 would be written into every run."""
 
     own_loss: OwnFunction | None = None
     """A lab's own loss, where `loss` is `own`; no field of a recipe by itself."""
@@ -299,7 +313,9 @@ class ModelShape(Document, frozen=True, kw_only=True):
     drop_path_rule: Literal["model", "uniform"] = "model"
     task: Task = "classification"
     decoder_width: int | None = None
-    """Channels of the decoder of masks; None: 512."""
+    """Channels of the decoder; None: 512 of masks, 256 of objects."""
+    longest_side: int | None = None
+    """Pixels of an image's longer side at most; None: an image fits into the input as a whole."""
 
 
 class CellSettings(Document, frozen=True, kw_only=True):
@@ -341,4 +357,5 @@ class CellSettings(Document, frozen=True, kw_only=True):
             drop_path_rule=self.recipe.drop_path_rule,
             task=self.dataset.task,
             decoder_width=self.recipe.decoder_width,
+            longest_side=self.recipe.longest_side,
         )

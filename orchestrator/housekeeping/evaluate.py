@@ -97,10 +97,17 @@ def evaluate(
 
 def _other_task(dataset: DatasetSettings, options: Mapping[str, Any]) -> str | None:
     """Return why a run cannot be scored as the options say, by what it was trained for."""
-    wrong = ("--image-size", "--crop-pct", "--knn") if dataset.has_masks else ("--scales",)
-    option = next((name for name in wrong if options[name] is not None), None)
+    of_classes = ("--image-size", "--crop-pct", "--knn")
+    wrong = {
+        "classification": ("--scales",),
+        "segmentation": of_classes,
+        "detection": (*of_classes, "--scales"),
+    }
+    option = next((name for name in wrong[dataset.task] if options[name] is not None), None)
     if option is None:
         return None
+    if dataset.has_objects:
+        return f"{option}: not for runs on objects. Remove it"
     if dataset.has_masks:
         return f"{option}: not for runs on masks. Remove it, or give --scales for other sizes"
     return f"{option}: for runs on masks alone. Give --image-size for another size"

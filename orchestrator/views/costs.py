@@ -46,7 +46,8 @@ class CellCost(Document, frozen=True, kw_only=True):
     planned: int
     """All runs of the cell."""
     score: float | None
-    """Mean over their seeds: top1 on the test set at the last epoch, or miou on masks."""
+    """Mean over their seeds, on the test set at the last epoch: top1, miou on masks, or ap_box on
+    objects."""
     parameters: int | None
     """Of the backbone with its classifier: what finished weights have."""
     head_parameters: int | None

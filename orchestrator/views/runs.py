@@ -64,8 +64,16 @@ class RunView(Document, frozen=True, kw_only=True):
     """On the test set, at the last epoch."""
     miou: float | None
     """The same of a run on masks."""
+    ap_box: float | None
+    """The same of a run on objects."""
     eta: Eta | None
     """When it will have ended; null: it does not run."""
+
+    @property
+    def score(self) -> float | None:
+        """What counts of a run, by what it was trained for; None: it has no score yet."""
+        found = (self.top1, self.miou, self.ap_box)
+        return next((score for score in found if score is not None), None)
 
 
 def runs(
@@ -146,6 +154,7 @@ def facts_of(
         "seconds": _seconds(words.context, row),
         "top1": scores.get("top1"),
         "miou": scores.get("miou"),
+        "ap_box": scores.get("ap_box"),
     }
 
 

@@ -42,7 +42,7 @@ TAIL = """\
 | fp16 and bf16 | on CPU | speed and accuracy on V100 and A100 |
 | maps of `visualize` | attention against timm's own without fused kernels, class activation and relations against their formulas | on weights that were trained on ImageNet |
 | segmentation | parameters of UperNet against the printed ones, scores against scikit-learn, tables 12 and 13 of DRLoc on a few generated images | on ADE20K; the published program's normalisation over all GPUs is not there |
-| detection | one step of Mask R-CNN on an exported backbone | DRLoc's tables 10 and 11: there is no such task |
+| detection | losses and boxes of Mask R-CNN against torchvision's, tables 10 and 11 of DRLoc on a few generated images | on COCO; Cascade Mask R-CNN is not there |
 | which ranking Grafit's mean average precision has | conditioned by the coarse class, as a comparison of tables 2.4 and 2.7 shows | tables 2.6 and 2.14: their text does not say |
 | scores by nearest neighbours | against scikit-learn | the 127 coarse classes of ImageNet: there is no such dataset |
 """

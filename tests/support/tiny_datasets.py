@@ -60,7 +60,8 @@ def write_datasets(root: Path, *, train: int, test: int) -> Written:
         _inaturalist(root / f"inat{year}", year, NEIGHBOURS, test)
         written.counts[f"inat{year}"] = NEIGHBOURS, test
     _ade20k(root / "ade20k" / "ADEChallengeData2016", train, test)
-    for name in ("imagenet1k", "imagenet100", "tiny_imagenet", "ade20k", *DOMAINS):
+    _coco2017(root / "coco2017", train, test)
+    for name in ("imagenet1k", "imagenet100", "tiny_imagenet", "ade20k", "coco2017", *DOMAINS):
         written.counts[name] = train, test
     return written
 
@@ -119,6 +120,35 @@ def _ade20k(root: Path, train: int, test: int) -> None:
             levels = numpy.arange(SIDE * (SIDE + 8), dtype=numpy.int64).reshape(SIDE, SIDE + 8)
             mask = (levels // 97 % 151).astype(numpy.uint8)
             Image.fromarray(mask).save(root / "annotations" / part / f"{name}.png")
+
+
+def _coco2017(root: Path, train: int, test: int) -> None:
+    (root / "annotations").mkdir(parents=True)
+    left, top, side = 4.0, 6.0, 20.0
+    square = [left, top, left + side, top, left + side, top + side, left, top + side]
+    for part, count in (("train2017", train), ("val2017", test)):
+        names = [f"{number:012}.jpg" for number in range(count)]
+        _pictures(root / part / name for name in names)
+        described = {
+            "images": [
+                {"id": number, "file_name": name, "width": SIDE + 8, "height": SIDE}
+                for number, name in enumerate(names)
+            ],
+            "annotations": [
+                {
+                    "id": number,
+                    "image_id": number,
+                    "category_id": 1 + number % 80,
+                    "bbox": [left, top, side, side],
+                    "segmentation": [square],
+                    "area": side * side,
+                    "iscrowd": 0,
+                }
+                for number in range(count)
+            ],
+            "categories": [{"id": number, "name": f"class {number}"} for number in range(1, 81)],
+        }
+        (root / "annotations" / f"instances_{part}.json").write_text(json.dumps(described))
 
 
 def _domain(root: Path, domain: str, train: int, test: int) -> None:

@@ -41,8 +41,8 @@ SMALL = {"warmup_epochs": 0, "batch_size": 4, "virtual_ranks": 2, "precision": "
 TRAIN, TEST = 4, 2
 # So many of the papers' epochs are one here; the values of a grid's axis still differ.
 EPOCHS = 150
-# Pixels a side. Images that are to be segmented are larger than this one, and so many here.
-LARGEST, SEGMENTED = 448, 224
+# Pixels a side. Images with masks or objects are larger than this one, and so many here.
+LARGEST, DECODED = 448, 224
 # Of what these tables' grids train, the papers print no score.
 WITHOUT_SCORES = ("drloc-table14", "relvit-figure4")
 
@@ -152,13 +152,15 @@ def _shortened(value: Any, key: str = "") -> Any:
     """Return a grid, a recipe or a record with fewer epochs and small batches."""
     if isinstance(value, dict):
         return {name: _shortened(part, str(name)) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_shortened(part, key) for part in value]
     last = key.rpartition(".")[2]
+    if isinstance(value, list):
+        parts = [_shortened(part, key) for part in value]
+        # Epochs that were not the same one may be now.
+        return list(dict.fromkeys(parts)) if last.endswith("epochs") else parts
     if last in SMALL:
         return SMALL[last]
-    if last == "image_size" and isinstance(value, int) and value > LARGEST:
-        return SEGMENTED
+    if last in ("image_size", "longest_side") and isinstance(value, int) and value > LARGEST:
+        return DECODED
     if last.endswith("epochs") and isinstance(value, int):
         return math.ceil(value / EPOCHS)
     return value

@@ -15,6 +15,7 @@ from vtjobs.jobs.documents import changed, from_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import HEADS, preset
 from vtjobs.jobs.grid.image_folder import describe_folder, describe_masks
+from vtjobs.jobs.grid.object_folder import describe_objects
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.settings import BackboneSettings, DatasetSettings, HeadSettings
 from vtjobs.jobs.run.spec import RunSpec, seeds_of
@@ -114,6 +115,20 @@ def on_masks(spec: RunSpec, root: Path) -> RunSpec:
     """Return the same run on a folder of images with masks; the plan's `paths` must name it."""
     facts = describe_masks(root) | {"mean": [0.5] * 3, "std": [0.25] * 3}
     given = {"name": "folder", "channels": 3, "task": "segmentation"}
+    return changed(spec, dataset=from_plain(facts | given, DatasetSettings))
+
+
+WITH_OBJECTS = {
+    "pipeline": "pil", "crop": "none", "crop_padding": 0, "rescale": [0.7, 1.0], "color_jitter": 0.0, "flip": 0.5,
+    "decoder_width": 16, "batch_size": 8, "virtual_ranks": 2, "schedule": "step", "decay_epochs": [1, 2], "mixup": 0.0,
+    "cutmix": 0.0, "label_smoothing": 0.0, "erasing": 0.0, "image_size": 32,
+}  # fmt: skip
+
+
+def on_objects(spec: RunSpec, root: Path) -> RunSpec:
+    """Return the same run on a folder of images with objects; the plan's `paths` must name it."""
+    facts = describe_objects(root) | {"mean": [0.5] * 3, "std": [0.25] * 3}
+    given = {"name": "folder", "channels": 3, "task": "detection"}
     return changed(spec, dataset=from_plain(facts | given, DatasetSettings))
 
 

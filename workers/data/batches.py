@@ -4,9 +4,9 @@ Resident tensors, augmented in batches with draws that follow from the position.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,8 +16,9 @@ from ..errors import DataError
 from ..randomness import Streams
 from ..transfer import send
 from . import augment
-from .datasets import ImageSet
 from .decoded import Decoded, Decoder, Fit
+from .image_set import ImageSet
+from .objects import Objects
 from .policies import Policy
 
 EVAL_BATCH = 256
@@ -40,6 +41,10 @@ class Position:
         return (*first, self.view) if self.view else first
 
 
+Labels: TypeAlias = Tensor | Objects
+"""Of a batch: classes [B] int64, masks [B, S, S] int64, or objects."""
+
+
 class TrainSource(Protocol):
     """Gives augmented, normalised batches."""
 
@@ -47,8 +52,8 @@ class TrainSource(Protocol):
         """Get ready for the batches from a step on, counted from the start of training."""
         ...
 
-    def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """Return images [B, C, S, S] float32 and labels [B] int64 on the device.
+    def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Labels]:
+        """Return images [B, C, S, S] float32 and their labels, on the device.
 
         Made for several views, [B·V, C, S, S]: those of an image follow each other.
         """
@@ -209,6 +214,12 @@ class TensorSource:
 
     def _draw(self, consumer: str, where: tuple[int, ...]) -> torch.Generator:
         return self.streams.generator("augment", consumer, *where)
+
+
+def stacked(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Return images [B, V, C, S, S] and labels [B, …] of as many of each, all of one size."""
+    images, labels = zip(*samples, strict=True)
+    return torch.stack(images), torch.stack(labels)
 
 
 def in_views(position: Position, views: int) -> list[Position]:

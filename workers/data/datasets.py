@@ -4,7 +4,6 @@ import gzip
 import importlib.util
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,74 +16,9 @@ from ...jobs.grid.dataset_files import remedy
 from ...jobs.run.settings import DatasetSettings
 from ..errors import DataError, DataMissing
 from ..randomness import Streams
-from . import image_trees, masks, own
+from . import image_trees, masks, objects, own
+from .image_set import ImageSet
 from .pickled import arrays_in
-
-Reader = Callable[[int], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageSet:
-    """One split: labels, and its images either as one tensor or one by one."""
-
-    labels: Tensor
-    """[N] int64."""
-    images: Tensor | None = None
-    """[N, C, H, W] uint8, where all have one size."""
-    reader: Reader | None = None
-    """Index -> PIL image, where they have not."""
-    files: Sequence[Path] | None = None
-    """Where they lie, where each has a file of its own."""
-    mode: str = "RGB"
-    """Pillow's, of the images that are opened one by one."""
-    places: Tensor | None = None
-    """[N] int64, where these images stand in the split that they are a part of."""
-
-    masks: Callable[[int], Tensor] | None = None
-    """Index -> [H, W] uint8, the class of each pixel of an image; 255: none."""
-    answers: Tensor | None = None
-    """[N, classes] bool, all classes that are right; None: those of `labels` alone."""
-    only: Tensor | None = None
-    """[classes] bool, what a model may choose from; None: all classes."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def part(self, indices: Tensor) -> "ImageSet":
-        """Return the images of these indices, [M] int64, in their order."""
-        if self.images is not None:
-            return replace(
-                self,
-                labels=self.labels[indices],
-                images=self.images[indices],
-                places=indices,
-                answers=None if self.answers is None else self.answers[indices],
-            )
-        chosen = indices.tolist()
-        return replace(
-            self,
-            labels=self.labels[indices],
-            reader=lambda index: self.pil(chosen[index]),
-            masks=None if self.masks is None else lambda index: self.mask(chosen[index]),
-            files=None if self.files is None else [self.files[index] for index in chosen],
-            places=indices,
-            answers=None if self.answers is None else self.answers[indices],
-        )
-
-    def mask(self, index: int) -> Tensor:
-        """Return the class of each pixel of an image, [H, W] uint8; 255: none."""
-        assert self.masks is not None
-        return self.masks(index)
-
-    def pil(self, index: int) -> Any:
-        """Return one image as Pillow's."""
-        if self.reader is not None:
-            return self.reader(index)
-        from PIL import Image
-
-        assert self.images is not None
-        array = self.images[index].permute(1, 2, 0).numpy()
-        return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
 
 
 def scored_sets(dataset: DatasetSettings, more: Sequence[str] = ()) -> tuple[str, ...]:
@@ -114,7 +48,7 @@ def load_part(
         return load(dataset, split, data_root=data_root, paths=paths)
     whole = load(dataset, "train", data_root=data_root, paths=paths)
     held = torch.zeros(len(whole), dtype=torch.bool)
-    classes = 1 if dataset.has_masks else dataset.classes
+    classes = dataset.classes if dataset.has_classes else 1
     counts = whole.labels.bincount(minlength=classes)
     of_class = whole.labels.argsort(stable=True).split(counts.tolist())
     for label, number in enumerate(_quotas(counts, dataset.held_out).tolist()):
@@ -320,6 +254,8 @@ def load_folder(root: Path, split: str) -> ImageSet:
 def _load_folder(root: Path, split: str, dataset: DatasetSettings) -> ImageSet:
     if dataset.has_masks:
         return load_masks(root, split, classes=dataset.classes)
+    if dataset.has_objects:
+        return load_objects(root, split, classes=dataset.classes)
     return load_folder(root, split)
 
 
@@ -339,6 +275,23 @@ def _with_masks(found: masks.Masked) -> ImageSet:
     listed = found.pictures
     return ImageSet(
         labels=listed.labels, reader=listed.__getitem__, files=listed.paths, masks=found.mask
+    )
+
+
+def load_objects(root: Path, split: str, *, classes: int) -> ImageSet:
+    """Load a split of a lab's own folder of images with objects.
+
+    Raises:
+        DataMissing: it is not there.
+        DataError: its annotations cannot be used.
+    """
+    return _with_objects(objects.folder_of_objects(root, split, classes=classes))
+
+
+def _with_objects(found: objects.Annotated) -> ImageSet:
+    listed = found.pictures
+    return ImageSet(
+        labels=listed.labels, reader=listed.__getitem__, files=listed.paths, annotated=found
     )
 
 
@@ -395,5 +348,6 @@ _LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
     "aircraft": _listed(image_trees.aircraft),
     "cub200": _listed(image_trees.cub),
     "cars": _listed(image_trees.cars),
+    "coco2017": lambda root, split: _with_objects(objects.coco2017(root.parent, split)),
     "ade20k": lambda root, split: _with_masks(masks.ade20k(root.parent, split)),
 }

@@ -25,7 +25,7 @@ from torch import Tensor
 from ...jobs.atomic_files import make_folder, open_file
 from ...jobs.run.loaders import CHUNK
 from ...jobs.workspace.decoded_sets import make_room, touch
-from .datasets import ImageSet
+from .image_set import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 
 FORMAT = 2

@@ -1,9 +1,6 @@
 """Images with masks: one augmentation for both, and whole images for scoring."""
 
-import itertools
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
@@ -12,9 +9,10 @@ from torch import Tensor
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..errors import DataError
 from ..randomness import Streams
-from .batches import normaliser
-from .datasets import ImageSet
+from .batches import normaliser, stacked
+from .image_set import ImageSet
 from .masks import IGNORED
+from .read_ahead import read_ahead, turns_of
 
 # As in mmsegmentation's programs: a crop is drawn anew, ten times at most, where one class takes
 # more of it than this.
@@ -24,8 +22,6 @@ _DRAWS = 10
 COLOURS = 3
 # What a distortion of strength 1 changes: levels of brightness, and shares of the circle of hues.
 _LEVELS, _HUE = 64, 0.2
-# Images that are read ahead by each thread.
-_AHEAD = 2
 
 
 class MaskTransform:
@@ -179,6 +175,8 @@ def _between(low: float, high: float) -> float:
 class MaskSamples:
     """A split's training images with masks, one by one; see `timm_pipeline.Samples`."""
 
+    collate = staticmethod(stacked)
+
     def __init__(
         self, images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
     ) -> None:
@@ -261,22 +259,14 @@ class MaskSource:
         self._images, self._device = images, device
         self._kernel = recipe.interpolation
         self._mode = mode_of(dataset)
-        self._turns = range(rank, -(-len(images) // world_size) * world_size, world_size)
+        self._turns = turns_of(rank, world_size, len(images))
         self._threads = max(1, threads)
         self._mean, self._std = normaliser(dataset, device)
 
     def scenes(self) -> Iterator[Scene | None]:
         """Yield this rank's images, and None where only other ranks still have one."""
-        with ThreadPoolExecutor(self._threads) as pool:
-            read: deque[Future[tuple[list[Tensor], Tensor]]] = deque()
-            left = iter([index for index in self._turns if index < self.size])
-            try:
-                for index in self._turns:
-                    more = itertools.islice(left, _AHEAD * self._threads - len(read))
-                    read.extend(pool.submit(self._read, one) for one in more)
-                    yield self._scene(*read.popleft().result()) if index < self.size else None
-            finally:
-                pool.shutdown(cancel_futures=True)
+        for found in read_ahead(self._turns, self.size, self._read, threads=self._threads):
+            yield None if found is None else self._scene(*found)
 
     def _read(self, index: int) -> tuple[list[Tensor], Tensor]:
         from torchvision.transforms import functional as F

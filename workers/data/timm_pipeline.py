@@ -1,20 +1,21 @@
-"""Single images of any size in loader workers: timm's transforms, a lab's own, and masks."""
+"""Single images of any size in loader workers: timm's transforms, a lab's own, masks, objects."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ...jobs.run.loaders import PREFETCH
-from ...jobs.run.settings import DatasetSettings, RecipeSettings
+from ...jobs.run.settings import DatasetSettings, RecipeSettings, Task
 from ..own_functions import own_transform
 from ..randomness import Streams
-from .batches import Finish, Order, Position, in_views, side_by_side
-from .datasets import ImageSet
+from .batches import Finish, Labels, Order, Position, in_views, side_by_side, stacked
+from .image_set import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 from .mask_pipeline import MaskSamples
+from .object_pipeline import ObjectSamples
 from .policies import limit_to_named
 
 
@@ -24,12 +25,16 @@ class Samples(Protocol):
     channels: int
     size: int
 
-    def sample(self, epoch: int, index: int, copies: range) -> tuple[Tensor, Tensor]:
+    def sample(self, epoch: int, index: int, copies: range) -> tuple[Tensor, Any]:
         """Return copies of one image [N, C, S, S] uint8 and its label.
 
-        The label is a class, [] int64, or a mask, [S, S] int64. What is drawn follows from the
-        arguments alone.
+        The label is a class, [] int64, a mask, [S, S] int64, or the objects of the image, which
+        then has a size of its own, [C, h, w]. What is drawn follows from the arguments alone.
         """
+        ...
+
+    def collate(self, samples: Sequence[tuple[Tensor, Any]]) -> "Share":
+        """Return what a share has of its images, as `sample` returned them."""
         ...
 
 
@@ -37,8 +42,12 @@ def samples(
     images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
 ) -> Samples:
     """Return a run's training images, to be made one by one."""
-    kind = MaskSamples if dataset.has_masks else PilTransform
-    return kind(images, dataset, recipe, streams)
+    kinds: dict[Task, Callable[..., Samples]] = {
+        "classification": PilTransform,
+        "segmentation": MaskSamples,
+        "detection": ObjectSamples,
+    }
+    return kinds[dataset.task](images, dataset, recipe, streams)
 
 
 class PilTransform:
@@ -46,6 +55,8 @@ class PilTransform:
 
     Its draws follow from (epoch, index) alone, whichever worker makes them.
     """
+
+    collate = staticmethod(stacked)
 
     def __init__(
         self, images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
@@ -141,8 +152,8 @@ class PilTransform:
         return F.crop(padded, top, left, self.size, self.size)
 
 
-Share = tuple[Tensor, Tensor]
-"""Images [B, V, C, S, S] uint8, V views of each, and labels [B] or masks [B, S, S], int64."""
+Share = tuple[Tensor, Labels]
+"""Images [B, V, C, S, S] uint8, V views of each, and labels [B], masks [B, S, S] or objects."""
 
 
 class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
@@ -192,8 +203,7 @@ class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
             transform.sample(position.epoch, index, range(copy, copy + len(self._views)))
             for index, copy in zip(indices.tolist(), copies, strict=True)
         ]
-        images, labels = zip(*found, strict=True)
-        return torch.stack(images), torch.stack(labels)
+        return transform.collate(found)
 
 
 class PilSource:
@@ -241,7 +251,7 @@ class PilSource:
         self._loaded = iter(loader)
         self._item = 0
 
-    def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+    def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Labels]:
         assert position == self._shares.position(self._item)
         self._item += 1
         share = next(self._loaded)
@@ -251,7 +261,8 @@ class PilSource:
             self._loaded = iter(())
         if isinstance(share, FROM_WORKER):
             raise share
-        images, labels = (values.to(self.finish.device, non_blocking=True) for values in share)
+        images = share[0].to(self.finish.device, non_blocking=True)
+        labels = share[1].to(self.finish.device, non_blocking=True)
         places = in_views(position, self.views)
         shown = [self.finish(images[:, place.view], place) for place in places]
         return side_by_side(shown), labels

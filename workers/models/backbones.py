@@ -28,7 +28,7 @@ def create_arguments(backbone: BackboneSettings, shape: ModelShape) -> dict[str,
     arguments = {key: value for key, value in backbone.args.items() if key != CLASS_TOKEN_STD}
     arguments |= {"num_classes": shape.classes, "in_chans": shape.channels}
     config = timm.get_pretrained_cfg(backbone.model)
-    if shape.task == "segmentation" and _is_swin(backbone.model):
+    if shape.task != "classification" and _is_swin(backbone.model):
         # Whole images are scored, whatever their sides.
         arguments["strict_img_size"] = False
     if config is not None and config.fixed_input_size:
@@ -51,7 +51,7 @@ def build(
 ) -> nn.Module:
     """Make the model, drawing its weights from torch's default generator.
 
-    For masks it is a `Segmenter` around the backbone.
+    For masks it is a `Segmenter` around the backbone, for objects a `Detector`.
 
     Args:
         backbone: of the run.
@@ -82,6 +82,18 @@ def build(
             channels=shape.channels,
             size=shape.image_size,
             width=shape.decoder_width or WIDTH,
+        )
+    if shape.task == "detection":
+        # torchvision's detectors take a second to import.
+        from . import detector
+
+        return detector.Detector(
+            model,
+            classes=shape.classes,
+            channels=shape.channels,
+            size=shape.image_size,
+            width=shape.decoder_width or detector.WIDTH,
+            any_size=shape.longest_side is not None,
         )
     return model
 

@@ -33,7 +33,7 @@ def describe(question: Question) -> Facts:
     for device in ("meta", "cpu"):
         try:
             with torch.device(device):
-                _check_segmenter(question)
+                _check_decoded(question)
                 model = build(question.backbone, changed(shape, task="classification"), head)
                 side = input_side(head, model, shape.image_size)
                 grid = grid_shapes(tap_of(model, head), shape.channels, side)[-1]
@@ -65,8 +65,8 @@ def describe(question: Question) -> Facts:
     return Facts(error=failure)
 
 
-def _check_segmenter(question: Question) -> None:
-    """Find out whether a backbone can be decoded into masks.
+def _check_decoded(question: Question) -> None:
+    """Find out whether a backbone can be decoded into masks, or objects.
 
     Raises:
         BackboneError: its blocks are not known, or give no maps to decode.
@@ -77,9 +77,12 @@ def _check_segmenter(question: Question) -> None:
     from ..models.backbones import build
 
     shape = question.shape
+    if shape.task == "classification":
+        return
+    # Of a detector it is enough that it can be made.
+    decoded = build(question.backbone, shape, question.head)
     if shape.task == "segmentation":
-        segmenter = build(question.backbone, shape, question.head)
-        segmenter(torch.zeros(2, shape.channels, shape.image_size, shape.image_size))
+        decoded(torch.zeros(2, shape.channels, shape.image_size, shape.image_size))
 
 
 def _check_weights(question: Question, model: Any) -> None:

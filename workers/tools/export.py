@@ -49,8 +49,9 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: Ca
     if out.exists():
         raise BadInput(f"{out} exists already")
     final = final_of(workspace, run_id)
-    if final.spec.dataset.has_masks and form != WHOLE:
-        message = f"run {run_id} was trained on masks: its model is none of timm's"
+    if not final.spec.dataset.has_classes and form != WHOLE:
+        what = "masks" if final.spec.dataset.has_masks else "objects"
+        message = f"run {run_id} was trained on {what}: its model is none of timm's"
         raise BadInput(f"{message}. Set --format {WHOLE}")
     staged = out.with_name(f".{out.name}.part")
     shutil.rmtree(staged, ignore_errors=True)
@@ -228,8 +229,8 @@ def card(
         code = _loading(config, has_features=has_features)
     else:
         code = _loading_of_own(config, has_positions=spec.head.shared.positions)
-    if spec.dataset.has_masks:
-        code += _around_for_masks(spec.shape)
+    if not spec.dataset.has_classes:
+        code += _around(spec.shape)
     code.append(_READ)
     if "features_only" in config and not has_features:
         size = f"channels={spec.dataset.channels}, size={spec.recipe.image_size}"
@@ -273,8 +274,13 @@ def _loading_of_own(config: dict[str, Any], *, has_positions: bool) -> list[str]
     ]
 
 
-def _around_for_masks(shape: ModelShape) -> list[str]:
-    """Return the lines that put a segmenter around the backbone, before weights are read."""
+def _around(shape: ModelShape) -> list[str]:
+    """Return the lines that put a segmenter or detector around the backbone, before weights are
+    read.
+    """
+    module, kind = "detector", "Detector"
+    if shape.task == "segmentation":
+        module, kind = "segmenter", "Segmenter"
     width = {} if shape.decoder_width is None else {"width": shape.decoder_width}
     named = {
         "classes": shape.classes,
@@ -285,9 +291,9 @@ def _around_for_masks(shape: ModelShape) -> list[str]:
     arguments = ", ".join(f"{key}={value}" for key, value in named.items())
     return [
         "",
-        "from vtjobs.workers.models.segmenter import Segmenter",
+        f"from vtjobs.workers.models.{module} import {kind}",
         "",
-        f"model = Segmenter(model, {arguments})",
+        f"model = {kind}(model, {arguments})",
     ]
 
 

@@ -8,8 +8,8 @@ from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
 from ...jobs.run.pictures import FeatureSpace
 from ..checkpoints.final_weights import Final
-from ..data.datasets import ImageSet
 from ..data.decoded import Decoder
+from ..data.image_set import ImageSet
 from ..training.trainee import Trainee, make_numerics
 from .neighbours import features_of
 

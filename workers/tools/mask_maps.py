@@ -1,4 +1,4 @@
-"""Masks beside what a segmenter predicts."""
+"""Masks beside what a segmenter predicts, and objects beside what a detector finds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,12 @@ from torch import Tensor
 from ...jobs.run.pictures import Panel, Shown
 from ...jobs.run.spec import RunSpec
 from ..data.batches import normaliser
-from ..data.datasets import ImageSet
+from ..data.image_set import ImageSet
 from ..data.mask_pipeline import MaskSource
 from ..data.masks import IGNORED
+from ..data.object_pipeline import ObjectSource
+from ..models.detector import Found
+from ..training.detection import found_in, whole_masks
 from ..training.masks import predicted
 from .png import png
 
@@ -19,6 +22,8 @@ from .png import png
 LONGEST = 256
 # In a map: a pixel without a class.
 NO_CLASS = -1
+# Drawn is what has this score or more.
+SURE = 0.5
 
 
 @torch.no_grad()
@@ -61,6 +66,61 @@ def mask_maps(
         title = f"image {place}: {100 * share:.1f} % of the pixels wrong"
         found.append(Shown(title=title, panels=panels, image=png(plain)))
     return found
+
+
+@torch.no_grad()
+def object_maps(
+    detector: torch.nn.Module,
+    spec: RunSpec,
+    places: Sequence[int],
+    images: ImageSet,
+    numerics: Any,
+) -> list[Shown]:
+    """Return each image with its objects, and with what the detector is surer of than not.
+
+    Args:
+        detector: in evaluation mode.
+        spec: of the run.
+        places: of the images in the set.
+        images: the set.
+        numerics: precision, and the device that the detector is on.
+    """
+    part = images.part(torch.tensor(places))
+    source = ObjectSource(part, spec.dataset, spec.recipe, numerics.device)
+    mean, std = normaliser(spec.dataset, numerics.device)
+    last = float(max(2, source.classes - 1))
+    shown = []
+    for place, look in zip(places, source.looks(), strict=True):
+        assert look is not None
+        known = part.objects().objects(look.place)
+        every = found_in(detector, look, numerics)
+        sure = int((every.scores >= SURE).sum())
+        found = Found(*(values[:sure] for values in every))
+        panels = [
+            Panel(title=title, values=_small(painted), low=NO_CLASS, high=last)
+            for title, painted in (
+                ("objects", _painted(known.masks, known.classes)),
+                ("found", _painted(whole_masks(found, look), found.classes)),
+            )
+        ]
+        height, width = look.shown
+        plain = (look.image * std + mean).round().clamp(0, 255).byte().cpu()[0]
+        title = f"image {place}: {len(known.classes)} objects, {sure} found"
+        shown.append(Shown(title=title, panels=panels, image=png(plain[:, :height, :width])))
+    return shown
+
+
+def _painted(masks: Tensor, classes: Tensor) -> Tensor:
+    """Return the class of each pixel, [H, W] int64, of objects in layers: the first one on top.
+
+    Args:
+        masks: [N, H, W] bool.
+        classes: [N].
+    """
+    painted = torch.full(masks.shape[1:], NO_CLASS, dtype=torch.int64, device=masks.device)
+    for mask, label in zip(masks.flip(0), classes.flip(0), strict=True):
+        painted[mask] = label
+    return painted
 
 
 def _small(values: Tensor) -> list[list[float]]:

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from ...jobs.errors import BadInput
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..data.batches import EvalSource
-from ..data.datasets import ImageSet
 from ..data.decoded import Decoder
+from ..data.image_set import ImageSet
 from ..models.projector import embed, shows_features
 
 # σ of eqs. 2.2 and 2.6, which the thesis has from Wu et al. (section 2.4.3).

@@ -27,7 +27,8 @@ TEXTS = {
     ),
     "masks": (
         "Masks beside what the network predicts, a colour for each class and the darkest for no"
-        " class, and the pixels where the two differ."
+        " class, and the pixels where the two differ. Of a run on objects: these beside those that"
+        " the network finds with a score of 0.5 or more."
     ),
     "filters": (
         "Rows of the matrix that mixes patches, a line of images for each block: how much of each"

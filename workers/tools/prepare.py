@@ -21,7 +21,8 @@ from ...jobs.grid import catalogue
 from ...jobs.grid.dataset_files import FETCHED
 from ...jobs.grid.image_folder import describe_folder, file_sha256
 from ...jobs.units import plural
-from ..data.datasets import ImageSet, load, load_folder
+from ..data.datasets import load, load_folder
+from ..data.image_set import ImageSet
 from ..errors import DataError, DataMissing
 from .each import each
 from .transfer import Transfer
@@ -145,6 +146,8 @@ def _unreadable(images: ImageSet, index: int) -> str:
         images.pil(index)
         if images.masks is not None:
             images.mask(index)
+        if images.annotated is not None:
+            images.annotated.objects(index)
     except (DataError, OSError) as error:
         return str(error)
     return ""
@@ -156,7 +159,7 @@ def _verified(name: str, root: Path) -> str:
     for split in ("train", "test"):
         found = load(dataset, split, data_root=root, paths={})
         # Which classes are in masks, only reading all of them could tell.
-        classes = facts["classes"] if dataset.has_masks else len(set(found.labels.tolist()))
+        classes = len(set(found.labels.tolist())) if dataset.has_classes else facts["classes"]
         if classes != facts["classes"]:
             raise DataError(
                 f"dataset {name}: {classes} classes in its {split} part, expected"

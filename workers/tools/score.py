@@ -23,7 +23,7 @@ from ...jobs.documents import changed, from_plain
 from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
 from ...jobs.grid.own_function import is_taken
-from ...jobs.run.metrics import METRICS
+from ...jobs.run.metrics import MAIN, METRICS
 from ...jobs.run.settings import OwnFunction, RecipeSettings
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.allocation import DECODED_GIB
@@ -36,7 +36,7 @@ from .each import each
 if TYPE_CHECKING:
     import torch
 
-    from ..data.datasets import ImageSet
+    from ..data.image_set import ImageSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,9 @@ def score(
         data_root=data_root,
         paths=paths,
     )
-    if spec.dataset.has_masks:
+    if spec.dataset.has_objects:
+        scores = scorer.by_objects(sets)
+    elif spec.dataset.has_masks:
         scores = scorer.by_pixels(sets)
     elif neighbours is None:
         scores = scorer.by_classifier(sets, metrics)
@@ -194,6 +196,31 @@ class _Scorer:
                 self.numerics,
                 forward=forward,
                 metrics=own_metrics(metrics),
+            )
+        return found
+
+    def by_objects(self, sets: Sequence[str]) -> dict[str, Any]:
+        """Return set -> ap_box, ap_mask and the like, of images with objects."""
+        from ..data.object_pipeline import ObjectSource
+        from ..training.detection import evaluate_objects
+        from ..training.group import Group
+
+        device = self.numerics.device
+        found: dict[str, Any] = {}
+        for name in sets:
+            source = ObjectSource(
+                self._part(name),
+                self.spec.dataset,
+                self.recipe,
+                device,
+                threads=self.decoder.workers,
+            )
+            found[name] = evaluate_objects(
+                self.model,
+                source,
+                Group(rank=0, world_size=1, device=device),
+                self.numerics,
+                keep_going=_going_on(Counted(f"scored of {name}", source.size)),
             )
         return found
 
@@ -333,7 +360,7 @@ def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -
 
 
 def _line(run_id: str, set_name: str, metrics: dict[str, float]) -> str:
-    told = ("top1", "miou", "loss", *(name for name in metrics if name not in METRICS))
+    told = (*MAIN.values(), "loss", *(name for name in metrics if name not in METRICS))
     order = [name for name in told if name in metrics]
     shown = "  ".join(f"{name} {metrics[name]:{_format(name)}}" for name in order)
     return f"{run_id} {set_name}: {shown}  n {metrics['n']:.0f}"

@@ -27,8 +27,9 @@ from ..checkpoints.final_weights import Final, NoWeights, final_of
 from ..checkpoints.manifest import STATE, Rejected, verify
 from ..checkpoints.weights import load_weights
 from ..data.batches import EvalSource, normaliser
-from ..data.datasets import ImageSet, load_part
+from ..data.datasets import load_part
 from ..data.decoded import Decoder
+from ..data.image_set import ImageSet
 from ..data.patches import patch_work
 from ..heads.base import trains_module
 from ..heads.relations import Relation
@@ -38,7 +39,7 @@ from .depth import depth
 from .each import each
 from .feature_space import feature_space
 from .filters import filters, sparsity
-from .mask_maps import mask_maps
+from .mask_maps import mask_maps, object_maps
 from .picture_texts import TEXTS
 from .png import png
 from .saliency import attention_of_classes, class_activation, class_attention
@@ -122,7 +123,8 @@ def pictures(
         elif asked.kind == "masks":
             places = _places(asked, images, IMAGES)
             numerics = make_numerics(device, precision="fp32")
-            shown = mask_maps(trainee.backbone, final.spec, places, images, numerics)
+            maps = object_maps if final.spec.dataset.has_objects else mask_maps
+            shown = maps(trainee.backbone, final.spec, places, images, numerics)
         elif asked.kind == "depth":
             several = replace(asked, images=_places(asked, images, MOST))
             blocks = depth(trainee.backbone, _batch(final, trainee, several, images).inputs)
@@ -142,11 +144,12 @@ def pictures(
 
 
 def _require_task(final: Final, kind: Kind) -> None:
-    """Refuse maps of a classifier for masks, and the other way round."""
-    run_id = final.manifest.run_id
-    if final.spec.dataset.has_masks and kind != "masks":
-        raise BadInput(f"--kind {kind}: run {run_id} was trained on masks. Set --kind masks")
-    if kind == "masks" and not final.spec.dataset.has_masks:
+    """Refuse maps of a classifier for masks or objects, and the other way round."""
+    run_id, dataset = final.manifest.run_id, final.spec.dataset
+    if not dataset.has_classes and kind != "masks":
+        what = "masks" if dataset.has_masks else "objects"
+        raise BadInput(f"--kind {kind}: run {run_id} was trained on {what}. Set --kind masks")
+    if kind == "masks" and dataset.has_classes:
         raise BadInput(f"--kind masks: run {run_id} was not trained on masks. Set another kind")
 
 

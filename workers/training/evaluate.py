@@ -12,9 +12,11 @@ from torch.nn import functional as F
 from ...jobs.errors import VtjobsError
 from ..data.batches import EVAL_BATCH, EvalSource
 from ..data.mask_pipeline import MaskSource
+from ..data.object_pipeline import ObjectSource
 from ..data.patches import PatchWork
 from ..randomness import Streams
 from .compiled import compiled
+from .detection import evaluate_objects
 from .group import Group
 from .masks import evaluate_masks
 
@@ -171,14 +173,15 @@ def means(
 class Examiner:
     """Scores what is trained.
 
-    The classifier or segmenter (and its moving average), or the head where there is no classifier.
+    The classifier, segmenter or detector (and its moving average), or the head where there is none
+    of them.
     """
 
     def __init__(
         self,
         trainee: Any,
         ema: Any,
-        sources: Mapping[str, EvalSource | MaskSource],
+        sources: Mapping[str, EvalSource | MaskSource | ObjectSource],
         group: Group,
         numerics: Any,
         patches: PatchWork | None,
@@ -213,7 +216,7 @@ class Examiner:
         """
         found = {}
         for name, source in self.sources.items():
-            # Of masks no image is right or wrong as a whole.
+            # Of masks and objects no image is right or wrong as a whole.
             has_bits = final and self.trainee.labels and isinstance(source, EvalSource)
             bits = torch.zeros(source.size, dtype=torch.float64) if has_bits else None
             scores = self._of_set(name, source, keep_going, bits)
@@ -227,7 +230,7 @@ class Examiner:
     def _of_set(
         self,
         name: str,
-        source: EvalSource | MaskSource,
+        source: EvalSource | MaskSource | ObjectSource,
         keep_going: Callable[[], bool],
         bits: Tensor | None,
     ) -> dict[str, float] | None:
@@ -237,6 +240,10 @@ class Examiner:
             self.group.broadcast(list(module.buffers()))
             if isinstance(source, MaskSource):
                 scores = evaluate_masks(
+                    module, source, self.group, self.numerics, keep_going=keep_going
+                )
+            elif isinstance(source, ObjectSource):
+                scores = evaluate_objects(
                     module, source, self.group, self.numerics, keep_going=keep_going
                 )
             elif labels:
@@ -254,7 +261,8 @@ class Examiner:
                 scores = means(self._head, module, source, self.group, keep_going=keep_going)
             if scores is None:
                 return None
-            if not math.isfinite(scores["loss"]):
+            # A detector has no loss where it is not trained.
+            if not math.isfinite(scores.get("loss", 0.0)):
                 raise Diverged(f"the {name} loss is {scores['loss']}")
             found |= {f"{prefix}{metric}": value for metric, value in scores.items()}
         return found

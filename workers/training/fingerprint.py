@@ -6,14 +6,15 @@ Mixup, no dropout, no validation split) there is None.
 """
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..data.batches import Finish, Position, TensorSource
-from ..data.datasets import ImageSet
+from ..data.image_set import ImageSet
+from ..data.objects import OfImage, Size, no_objects
 from ..data.timm_pipeline import samples
 from ..randomness import Streams
 from .trainee import blank
@@ -77,7 +78,24 @@ def _probe(dataset: DatasetSettings, recipe: RecipeSettings) -> ImageSet:
         labels=torch.arange(count) % dataset.classes,
         images=pattern,
         masks=(lambda _: mask) if dataset.has_masks else None,
+        annotated=_NoObjects(side) if dataset.has_objects else None,
     )
+
+
+class _NoObjects:
+    """Images without any object."""
+
+    def __init__(self, side: int) -> None:
+        self._size = (side, side)
+
+    def size(self, _: int) -> Size:
+        return self._size
+
+    def objects(self, _: int) -> OfImage:
+        return next(no_objects(1, self._size, torch.device("cpu")).by_image())
+
+    def truth(self, _: int) -> list[dict[str, Any]]:
+        return []
 
 
 def _augmented(training: "Training", streams: Streams) -> Tensor:
@@ -87,7 +105,7 @@ def _augmented(training: "Training", streams: Streams) -> Tensor:
     start, cpu = Position(epoch=0, step=0, virtual_rank=0), torch.device("cpu")
     if spec.recipe.pipeline == "pil":
         made = samples(images, spec.dataset, spec.recipe, streams)
-        whole = torch.stack([made.sample(0, index, range(1))[0][0] for index in every.tolist()])
+        whole = made.collate([made.sample(0, index, range(1)) for index in every.tolist()])[0][:, 0]
         found = Finish(spec.dataset, spec.recipe, streams, cpu)(whole, start)
     else:
         source = TensorSource(images, spec.dataset, spec.recipe, streams, cpu)

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import signature
+from typing import TypeVar
 
 import torch
 import torch.distributed as torch_dist
 from torch import Tensor
+
+Plain = TypeVar("Plain")
 
 # How long the ranks of a run wait for each other at its start.
 RENDEZVOUS_S = 300
@@ -62,8 +65,8 @@ class Group:
             for value in values:
                 torch_dist.broadcast(value, src=0)
 
-    def share(self, value: list[str]) -> list[str]:
-        """Return rank 0's value; every rank must call."""
+    def share(self, value: Plain) -> Plain:
+        """Return rank 0's value, which JSON can hold; every rank must call."""
         if self.world_size == 1:
             return value
         # As text: torch's own way would unpickle whatever came over the network.
@@ -72,8 +75,27 @@ class Group:
         torch_dist.broadcast(size, src=0, group=_cpu_group())
         data = data if self.is_primary else torch.empty(int(size), dtype=torch.uint8)
         torch_dist.broadcast(data, src=0, group=_cpu_group())
-        found: list[str] = json.loads(bytes(data.tolist()))
+        found: Plain = json.loads(data.numpy().tobytes())
         return found
+
+    def collect(self, rows: list[Plain]) -> list[Plain]:
+        """Return the rows of all ranks, which JSON can hold, in the order of ranks."""
+        if self.world_size == 1:
+            return rows
+        # As text: torch's own way would unpickle whatever came over the network.
+        data = torch.frombuffer(bytearray(json.dumps(rows).encode()), dtype=torch.uint8)
+        sizes = torch.zeros(self.world_size, dtype=torch.float64)
+        sizes[self.rank] = len(data)
+        lengths = [int(size) for size in self.sum(sizes).tolist()]
+        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded[: len(data)] = data
+        parts = [torch.empty_like(padded) for _ in lengths]
+        torch_dist.all_gather(parts, padded, group=_cpu_group())
+        return [
+            row
+            for part, length in zip(parts, lengths, strict=True)
+            for row in json.loads(part[:length].numpy().tobytes())
+        ]
 
     def barrier(self) -> None:
         """Wait for every rank."""

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from ...jobs.grid import catalogue
 from ...jobs.run.spec import RunSpec
 from ..data.batches import EvalSource, Finish, Order, TensorSource, TrainSource
-from ..data.datasets import ImageSet, load_part, scored_sets
+from ..data.datasets import load_part, scored_sets
 from ..data.decoded import Decoder
+from ..data.image_set import ImageSet
 from ..data.mask_pipeline import MaskSource
+from ..data.object_pipeline import ObjectSource
 from ..data.timm_pipeline import PilSource, samples
 from ..randomness import Streams
 from .group import Group
@@ -75,12 +77,13 @@ class Inputs:
             views=self.spec.head.views,
         )
 
-    def scored(self) -> dict[str, EvalSource | MaskSource]:
+    def scored(self) -> dict[str, EvalSource | MaskSource | ObjectSource]:
         """Return set -> this rank's share of it, for all sets that are scored."""
         names = scored_sets(self.spec.dataset, self.plan.sets)
-        if self.spec.dataset.has_masks:
-            return {name: self._scenes(name) for name in names}
-        return {name: self._batches(name) for name in names}
+        if self.spec.dataset.has_classes:
+            return {name: self._batches(name) for name in names}
+        kind = MaskSource if self.spec.dataset.has_masks else ObjectSource
+        return {name: self._whole(name, kind) for name in names}
 
     def _batches(self, name: str) -> EvalSource:
         spec, group = self.spec, self.group
@@ -94,9 +97,9 @@ class Inputs:
             world_size=group.world_size,
         )
 
-    def _scenes(self, name: str) -> MaskSource:
+    def _whole(self, name: str, kind: type[MaskSource | ObjectSource]) -> MaskSource | ObjectSource:
         spec, group = self.spec, self.group
-        return MaskSource(
+        return kind(
             self.part(name),
             spec.dataset,
             spec.recipe,

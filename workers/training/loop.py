@@ -14,7 +14,7 @@ from torch import Tensor
 from ...jobs.documents import to_plain
 from ...jobs.run.spec import RunSpec
 from ..checkpoints import checkpoint
-from ..data.batches import Position
+from ..data.batches import Labels, Position
 from ..data.patches import patch_work
 from ..heads.base import weight_at
 from ..heads.features import FeatureHead
@@ -244,9 +244,9 @@ class Training:
                 self._backward_nothing(self.model)
             return
         where = (self.epoch, self.step, virtual_rank)
-        on_features = self.trainee.is_on_features
-        targets: Tensor = labels
-        if self.mixup is not None:
+        wants_labels = self.trainee.wants_labels
+        targets: Labels = labels
+        if self.mixup is not None and isinstance(labels, Tensor):
             self.streams.seed_numpy("mix", "mixup", *where)
             images, targets = self.mixup(images, labels)
         places = None
@@ -260,8 +260,8 @@ class Training:
             images,
             targets,
             places,
-            labels=labels if on_features else None,
-            indices=send(indices, images.device) if on_features else None,
+            labels=labels if wants_labels else None,
+            indices=send(indices, images.device) if wants_labels else None,
         )
         with frozen_statistics(self.statistics, virtual_rank != 0):
             parts = share.cut(self.plan.micro_split)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ...jobs.run.settings import CellSettings, RecipeSettings
 from ..own_functions import own_loss
+from .detection import DetectionObjective
 from .distill import Distillation
 from .masks import MaskObjective
 from .sums import OWN_LOSS
@@ -69,7 +70,7 @@ class Objective:
 
 def make_objective(
     spec: CellSettings, *, mixed: bool, distillation: Distillation | None
-) -> Objective | MaskObjective:
+) -> Objective | MaskObjective | DetectionObjective:
     """Return what a run lowers.
 
     Args:
@@ -79,6 +80,8 @@ def make_objective(
     """
     if spec.dataset.has_masks:
         return MaskObjective()
+    if spec.dataset.has_objects:
+        return DetectionObjective()
     return Objective(spec.recipe, mixed=mixed, distillation=distillation)
 
 

@@ -2,8 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
+
+from ..data.batches import Labels
 
 
 class Shown(NamedTuple):
@@ -15,8 +16,8 @@ class Shown(NamedTuple):
     """What the trainee's `draw` returned; without it the head has no part."""
     places: Tensor | None = None
     """[B, h·w] int64, where each token's patch lay in the image; None: nothing was shuffled."""
-    labels: Tensor | None = None
-    """[B] int64, for a head on features; any other head gets None."""
+    labels: Labels | None = None
+    """For a head on features classes, [B] int64; for a detector objects; else None."""
     indices: Tensor | None = None
     """[B] int64, which training images these are, for a head on features."""
 
@@ -24,8 +25,9 @@ class Shown(NamedTuple):
 class Passed(NamedTuple):
     """What a forward pass returns."""
 
-    logits: Tensor | tuple[Tensor, Tensor] | None
-    """[B, classes], or those of the classifier and of the distillation token; None without one."""
+    logits: Tensor | tuple[Tensor, ...] | None
+    """[B, classes], or those of the classifier and of the distillation token; a segmenter's logits,
+    a detector's losses; None without any."""
     loss: Tensor | None
     """Of the head, mean over the images; None without one."""
     metrics: dict[str, Tensor]
@@ -39,10 +41,10 @@ class Share(NamedTuple):
 
     images: Tensor
     """[B·V, C, S, S]; the views of an image follow each other."""
-    targets: Tensor
-    """[B] int64 or [B, classes], of the classifier."""
+    targets: Labels
+    """[B] int64 or [B, classes], of the classifier; masks, or objects."""
     places: Tensor | None
-    labels: Tensor | None
+    labels: Labels | None
     indices: Tensor | None
 
     def cut(self, parts: int) -> "list[Share]":
@@ -62,5 +64,5 @@ class Share(NamedTuple):
         return Shown(self.images, draws, self.places, self.labels, self.indices)
 
 
-def _split(values: Tensor | None, sizes: list[int]) -> "list[Tensor | None]":
-    return [None] * len(sizes) if values is None else list(torch.split(values, sizes))
+def _split(values: Labels | None, sizes: list[int]) -> list[Any]:
+    return [None] * len(sizes) if values is None else list(values.split(sizes))

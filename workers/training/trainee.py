@@ -15,11 +15,13 @@ from ...jobs.run.settings import CellSettings, HeadSettings, RecipeSettings
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.events import LoadedWeights
 from ..checkpoints.weights import load_weights, start_from
+from ..data.batches import Labels
+from ..data.objects import Objects, no_objects
 from ..heads.base import build_head, build_on_features, is_on_features, trains_module
 from ..heads.features import FeatureHead
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.projector import embed
-from ..models.segmenter import Segmenter
+from ..models.pyramid import OnMaps
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
 from .parts import layer_groups
@@ -62,6 +64,12 @@ class Trainee(nn.Module):
         return isinstance(self.head, FeatureHead)
 
     @property
+    def wants_labels(self) -> bool:
+        """Whether a forward pass in training gets the labels of its images."""
+        is_detector = isinstance(self.backbone, OnMaps) and self.backbone.has_own_losses
+        return self.is_on_features or is_detector
+
+    @property
     def views(self) -> int:
         """How many augmented views of each image the head wants."""
         return self.head.views if isinstance(self.head, FeatureHead) else 1
@@ -100,10 +108,12 @@ class Trainee(nn.Module):
         images: Tensor,
         draws: Any = None,
         places: Tensor | None = None,
-        labels: Tensor | None = None,
+        labels: Labels | None = None,
         indices: Tensor | None = None,
     ) -> Passed:
         """Pass images through backbone and head; the arguments are those of `Shown`."""
+        if isinstance(labels, Objects):
+            return Passed(self.backbone.losses(images, labels), None, {}, None)
         if isinstance(self.head, FeatureHead) and labels is not None:
             return self._learn_features(self.head, images, labels, indices)
         if self.head is None or self.tap is None or draws is None:
@@ -146,8 +156,10 @@ def blank(
     size = input_side(spec.head, trainee.backbone, spec.recipe.image_size)
     shape = (count * trainee.views, spec.dataset.channels, size, size)
     shown = Shown(torch.zeros(shape, device=device), trainee.draw(count, generator))
-    if not trainee.is_on_features:
+    if not trainee.wants_labels:
         return shown
+    if not trainee.is_on_features:
+        return shown._replace(labels=no_objects(count, (size, size), device))
     which = torch.arange(count, device=device)
     return shown._replace(labels=torch.zeros_like(which), indices=which)
 
@@ -179,12 +191,13 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
 def load_start(spec: RunSpec, plan: TrainingPlan, backbone: nn.Module) -> LoadedWeights | None:
     """Load what the run starts from; None where its weights are drawn or a checkpoint's.
 
-    A segmenter's decoder is drawn in any case: it stands in nobody's weights of a backbone.
+    What decodes masks or finds objects is drawn in any case: it stands in nobody's weights of a
+    backbone.
     """
     weights = spec.backbone.weights
     if plan.resume is not None:
         return None
-    part = backbone.encoder if isinstance(backbone, Segmenter) else backbone
+    part = backbone.encoder if isinstance(backbone, OnMaps) else backbone
     if plan.init is not None and not spec.learns_from_parent:
         left = load_weights(part, plan.init)
         taken = len(part.state_dict()) - len(left)
@@ -347,11 +360,22 @@ def make_schedule(
         )
     from timm.scheduler import StepLRScheduler
 
+    rate = 0.1 if recipe.decay_rate is None else recipe.decay_rate
+    if recipe.schedule == "step" and isinstance(recipe.decay_epochs, tuple):
+        from timm.scheduler import MultiStepLRScheduler
+
+        return MultiStepLRScheduler(
+            optimizer,
+            decay_t=[epoch * units for epoch in recipe.decay_epochs],
+            decay_rate=rate,
+            warmup_prefix=False,
+            **shared,
+        )
     falls = recipe.schedule == "step"
     made: Scheduler = StepLRScheduler(
         optimizer,
         decay_t=recipe.decay_epochs * units if falls else total + 1,
-        decay_rate=(0.1 if recipe.decay_rate is None else recipe.decay_rate) if falls else 1.0,
+        decay_rate=rate if falls else 1.0,
         # Counted from the start of training, as those of the cosine schedules are.
         warmup_prefix=False,
         **shared,

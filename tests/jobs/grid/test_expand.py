@@ -219,9 +219,9 @@ OTHER: dict[str, Any] = {
     "auto_augment": "rand-m9", "color_jitter": 0.4, "erasing": 0.25, "eval_crop_pct": 0.9, "mixup": 0.8,
     "cutmix": 1.0, "mix_prob": 0.5, "mix_switch_prob": 0.1, "label_smoothing": 0.1, "dropout": 0.1,
     "drop_path": 0.1, "ema_decay": 0.99, "ema_warmup": True,
-    "transform": f"{EXAMPLES / 'random_grey.py'}:RandomGrey", "rescale": [0.75, 1.5], "decoder_width": 256,
+    "transform": f"{EXAMPLES / 'random_grey.py'}:RandomGrey", "rescale": [0.75, 1.5], "decoder_width": 256, "longest_side": 1400,
 }  # fmt: skip
-OF_MASKS = ("rescale", "decoder_width")
+OF_MASKS, OF_OBJECTS = ("rescale", "decoder_width"), ("longest_side",)
 
 
 def test_a_rate_per_batch_size_follows_the_batch_size() -> None:
@@ -248,9 +248,11 @@ def test_every_field_of_the_recipe_decides_the_weights(field: str) -> None:
         "transform": {"pipeline": "pil"},
     }
     common = needs.get(field, {})
-    of_masks = {"datasets": ["ade20k"], "recipe": "upernet"} if field in OF_MASKS else {}
+    task = {"datasets": ["ade20k"], "recipe": "upernet"} if field in OF_MASKS else {}
+    if field in OF_OBJECTS:
+        task = {"datasets": ["coco2017"], "recipe": "mask-rcnn"}
     before, after = (
-        grid(heads=["supervised"], train={**common, **more}, **of_masks) for more in ({}, train)
+        grid(heads=["supervised"], train={**common, **more}, **task) for more in ({}, train)
     )
     assert not run_ids(before) & run_ids(after)
 
@@ -343,7 +345,7 @@ def test_a_folder_is_read_once_however_many_recipes_stand_beside_it(
         read.append(path)
         return describe_folder(path)
 
-    monkeypatch.setattr(resolve_dataset, "describe_folder", counted)
+    monkeypatch.setitem(resolve_dataset._DESCRIBE, "classification", counted)
     folder = str(image_folder(tmp_path / "birds"))
     sizes = {"train.image_size": [16, 32, 48]}
     found = grid(**{**ONE, "datasets": [folder], "train": {"pipeline": "pil"}}, axes=sizes)

@@ -89,9 +89,9 @@ def test_two_images_with_one_mask_are_refused(scenes: Path) -> None:
 
 
 def test_a_task_that_there_is_not_is_bad_input(scenes: Path) -> None:
-    given = {"path": str(scenes), "task": "detection"}
+    given = {"path": str(scenes), "task": "depth"}
     said = _refused(datasets=[{"scenes": given}])
-    assert "expected classification or segmentation, got 'detection'" in said
+    assert "expected classification, segmentation or detection, got 'depth'" in said
 
 
 # What goes together --------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_a_task_that_there_is_not_is_bad_input(scenes: Path) -> None:
         ({"train": {"rescale": [2.0, 0.5]}}, "rescale is [smallest, largest]"),
         (
             {"data": {"metrics": [f"{EXAMPLES / 'balanced.py'}:balanced_accuracy"]}},
-            "your own metrics are given a class for each image, and ade20k has masks",
+            "your own metrics are given a class for each image, and ade20k has none",
         ),
         ({"compare": {"metric": "top1"}}, "no set is scored by 'top1'"),
     ],

@@ -13,7 +13,7 @@ from vtjobs.jobs.grid.load import take_in
 TABLES = {
     "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
     "drloc-table5": (60, 60), "drloc-table6": (6, 6), "drloc-table7": (4, 4),
-    "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table12": (2, 4), "drloc-table13": (2, 4), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
+    "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table10": (2, 4), "drloc-table11": (2, 4), "drloc-table12": (2, 4), "drloc-table13": (2, 4), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
     "relvit-figure4": (5, 10),
     "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),

@@ -13,7 +13,8 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.workers.data import batches
 from vtjobs.workers.data.batches import EvalSource, Order, Position, TensorSource
-from vtjobs.workers.data.datasets import ImageSet, load
+from vtjobs.workers.data.datasets import load
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.randomness import Streams
 

@@ -13,7 +13,8 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import DatasetSettings
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
 from vtjobs.workers.data import datasets
-from vtjobs.workers.data.datasets import ImageSet, labels_of, load, load_part
+from vtjobs.workers.data.datasets import labels_of, load, load_part
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.randomness import Streams
 

@@ -18,8 +18,8 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as F
 
 from vtjobs.workers.data import decoded
-from vtjobs.workers.data.datasets import ImageSet
 from vtjobs.workers.data.decoded import Decoded, Decoder, Fit
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.image_trees import Listed
 from vtjobs.workers.errors import DataError
 

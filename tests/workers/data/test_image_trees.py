@@ -13,7 +13,8 @@ from scipy.io import savemat
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.states import FailureClass
-from vtjobs.workers.data.datasets import DOMAINS, ImageSet, load, load_folder
+from vtjobs.workers.data.datasets import DOMAINS, load, load_folder
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.image_trees import Listed
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.ranks.failure import classify

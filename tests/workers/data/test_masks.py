@@ -11,7 +11,8 @@ from PIL import Image
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
-from vtjobs.workers.data.datasets import ImageSet, load_masks
+from vtjobs.workers.data.datasets import load_masks
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.mask_pipeline import (
     MaskSamples,
     MaskSource,

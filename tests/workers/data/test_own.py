@@ -9,8 +9,9 @@ import torch
 from PIL import Image
 
 from vtjobs.jobs.run.settings import DatasetSettings
-from vtjobs.workers.data.datasets import ImageSet, load
+from vtjobs.workers.data.datasets import load
 from vtjobs.workers.data.decoded import Decoder, Fit
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.own_parts import OwnPartError
 

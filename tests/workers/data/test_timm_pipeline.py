@@ -13,7 +13,8 @@ from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.run.states import FailureClass
 from vtjobs.workers.data.batches import Finish, Order, Position, TensorSource, normaliser
-from vtjobs.workers.data.datasets import ImageSet, load
+from vtjobs.workers.data.datasets import load
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.timm_pipeline import PilSource, PilTransform
 from vtjobs.workers.randomness import Streams
 from vtjobs.workers.ranks.failure import classify

@@ -11,7 +11,8 @@ from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import ModelShape
 from vtjobs.workers.models.backbones import build, not_decayed
-from vtjobs.workers.models.segmenter import MaskLogits, Segmenter, _Halved, _pooled
+from vtjobs.workers.models.pyramid import _Halved
+from vtjobs.workers.models.segmenter import MaskLogits, Segmenter, _pooled
 
 from ...support.families import FAMILIES
 

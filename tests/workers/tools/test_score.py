@@ -14,8 +14,8 @@ from vtjobs.jobs.workspace.journal import JournalWriter, read_all
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.checkpoints.manifest import MODEL
 from vtjobs.workers.data.batches import EvalSource
-from vtjobs.workers.data.datasets import ImageSet
 from vtjobs.workers.data.decoded import Decoder
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.neighbours import features_of
 from vtjobs.workers.tools.score import ByNeighbours, Counted, NoWeights, score

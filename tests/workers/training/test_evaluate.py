@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from vtjobs.jobs.documents import changed
 from vtjobs.workers.data import batches
 from vtjobs.workers.data.batches import EvalSource
-from vtjobs.workers.data.datasets import ImageSet
+from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.training.evaluate import evaluate
 from vtjobs.workers.training.trainee import Numerics
 
