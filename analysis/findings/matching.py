@@ -15,7 +15,7 @@ from .published import Published
 # Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
 LOWRES = "lowres_finetune224"
 FINER = "finetune_res"
-CHAINED = ("pretrain_finetune", "pretrain_then_standard_finetune", FINER, LOWRES)
+CHAINED = ("pretrain_finetune", "pretrain_then_standard_finetune", "transfer", FINER, LOWRES)
 # CvT-13 as the DRLoc paper trained it has a name of its own, and so has ResNet-50 for 32 pixels;
 # the thesis calls its DeiT III models ViT; Flowers in RelViT's protocol is another dataset.
 BACKBONES = {
@@ -34,6 +34,8 @@ _DEPTHS = "depth_sa_ca"
 _SEGMENTED, _MULTI_SCALE = "drloc_ade20k", "test@scales0.5-0.75-1-1.25-1.5-1.75"
 # What its tables 10 and 11 are of; Cascade Mask R-CNN is not there.
 _DETECTED = "drloc_coco"
+# With a token for it; such backbones' names end so.
+TOKEN = "distilled"
 _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
 
 
@@ -61,9 +63,16 @@ class Made:
         head = self.head
         if (grafit := head.grafit) is not None:
             return by_neighbours.method_of_head(grafit)
+        if (distillation := head.distillation) is not None:
+            # With a token for it, it is the thesis' own method.
+            return TOKEN if self._has_token else f"distilled_{distillation.kind}"
         if head.name != "drloc":
             return head.name
         return "drloc_all" if head.shared.blocks != "last" else _LOSSES[str(head.params["loss"])]
+
+    @property
+    def _has_token(self) -> bool:
+        return self.backbone.partition("(")[0].endswith(f"_{TOKEN}")
 
 
 class Reading(NamedTuple):
@@ -102,6 +111,8 @@ def _backbones(record: Published) -> tuple[str, ...]:
     """Return the short names of what the record's backbone may be."""
     if _DEPTHS in record.variant:
         return ("deit_s", "deit_s_late")
+    if record.method == TOKEN:
+        return (f"{record.backbone}_{TOKEN}",)
     return BACKBONES.get(record.backbone, (record.backbone,))
 
 

@@ -13,22 +13,25 @@ from ...jobs.grid import catalogue, fidelity
 from ...jobs.grid.checks import grid_document
 from ...jobs.grid.load import take_in
 from ...jobs.run.selector import axis_text
-from ...jobs.run.settings import CellSettings
+from ...jobs.run.settings import STAGE, CellSettings
 from .matching import BACKBONES, FINER, LOWRES, Made, is_recorded
 from .published import Published
 
+_DEIT = ("thesis-deit", "thesis-deit-384", "thesis-distilled", "thesis-distilled-384")
+_CAIT = ("thesis-cait", "thesis-cait-384", "thesis-cait-distilled", "thesis-cait-distilled-384")
 # Tables whose grid is not called PAPER-tableTABLE. RelViT's table 3 has rows of DRLoc's table 4.
 GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("relvit", "3"): ("relvit-table3", "drloc-table4"),
     ("relvit", "fig4"): ("relvit-figure4",),
     ("thesis", "2.4"): ("thesis-table2-7",),
     ("thesis", "2.6"): ("thesis-table2-14",),
-    ("thesis", "3.3"): ("thesis-deit", "thesis-deit-384"),
-    ("thesis", "3.5"): ("thesis-deit", "thesis-deit-384"),
+    ("thesis", "3.3"): _DEIT,
+    ("thesis", "3.5"): _DEIT,
     ("thesis", "3.8"): ("thesis-table3-8", "thesis-table3-8-384"),
-    ("thesis", "3.10"): ("thesis-deit-384",),
-    ("thesis", "3.15"): ("thesis-cait",),
-    ("thesis", "3.17"): ("thesis-cait",),
+    ("thesis", "3.10"): ("thesis-deit", "thesis-deit-384"),
+    ("thesis", "3.14"): ("thesis-cait-distilled",),
+    ("thesis", "3.15"): _CAIT,
+    ("thesis", "3.17"): _CAIT,
     ("thesis", "4.3"): ("thesis-resmlp", "thesis-table4-3"),
     ("thesis", "5.1"): ("thesis-patchconvnet",),
     ("thesis", "6.3.4-show-case"): ("thesis-seeds",),
@@ -49,7 +52,11 @@ RECIPES = {
     "relvit_pretrain_finetune": "relvit-finetune",
     "relvit_supervised_pretrain_finetune": "relvit-finetune",
     "deit": "deit",
+    "deit_distilled": "deit",
+    "deit_transfer": "deit-transfer",
     "cait": "cait",
+    "cait_distilled": "cait",
+    "cait_transfer": "deit-transfer",
     "resmlp": "resmlp",
     "patchconvnet_1k": "patchconvnet",
     "rsb_a2": "resnet50-a2",
@@ -184,9 +191,10 @@ def _cells(
 def _recipe(record: Published) -> str | None:
     if record.protocol == LOWRES:
         return "deit3-finetune"
-    if record.protocol == FINER and record.recipe == "deit":
-        return "deit-finetune"
-    return RECIPES.get(record.recipe or "")
+    recipe = RECIPES.get(record.recipe or "")
+    if record.protocol == FINER and recipe in ("deit", "cait"):
+        return f"{recipe}-finetune"
+    return recipe
 
 
 def _differing(
@@ -213,6 +221,8 @@ def _settings(one: CellSettings) -> Iterator[tuple[str, Any]]:
         yield f"dataset.{name}", getattr(one.dataset, name)
     yield "head", one.head.name
     for name, value in one.head.params.items():
-        yield f"head.{one.head.name}.{name}", value
+        # Of a teacher's weights, too.
+        shown = value | {"weights": None} if name == "teacher" and value != STAGE else value
+        yield f"head.{one.head.name}.{name}", shown
     for name, value in one.recipe.in_full().items():
         yield f"train.{name}", value

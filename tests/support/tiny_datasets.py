@@ -59,6 +59,8 @@ def write_datasets(root: Path, *, train: int, test: int) -> Written:
     for year in YEARS:
         _inaturalist(root / f"inat{year}", year, NEIGHBOURS, test)
         written.counts[f"inat{year}"] = NEIGHBOURS, test
+    _cars(root / "cars" / "stanford_cars", train, test)
+    written.counts["cars"] = train, test
     _ade20k(root / "ade20k" / "ADEChallengeData2016", train, test)
     _coco2017(root / "coco2017", train, test)
     for name in ("imagenet1k", "imagenet100", "tiny_imagenet", "ade20k", "coco2017", *DOMAINS):
@@ -74,7 +76,12 @@ def write_weights(root: Path) -> None:
     from vtjobs.workers.models import t2t
 
     root.mkdir()
-    for name in ("swin_tiny_patch4_window7_224.ms_in1k", "resnet50.tv_in1k"):
+    # And the thesis' teacher.
+    for name in (
+        "swin_tiny_patch4_window7_224.ms_in1k",
+        "resnet50.tv_in1k",
+        "regnety_160.deit_in1k",
+    ):
         model = timm.create_model(name, pretrained=False)
         save_file(model.state_dict(), str(root / f"{name}.safetensors"))
     save_file(t2t.t2t_vit_14().state_dict(), str(root / "t2t_vit_14.safetensors"))
@@ -109,6 +116,22 @@ def _tiny_imagenet(root: Path, train: int, test: int) -> None:
     rows = [f"val_{at}.JPEG\t{names[at % 2]}\t0\t0\t62\t62\n" for at in range(test)]
     (root / "val" / "val_annotations.txt").write_text("".join(rows))
     (root / "wnids.txt").write_text("".join(f"{name}\n" for name in names))
+
+
+def _cars(root: Path, train: int, test: int) -> None:
+    from scipy.io import savemat
+
+    (root / "devkit").mkdir(parents=True)
+    for part, count, file in (
+        ("cars_train", train, root / "devkit" / "cars_train_annos.mat"),
+        ("cars_test", test, root / "cars_test_annos_withlabels.mat"),
+    ):
+        names = [f"{number:05}.jpg" for number in range(count)]
+        _pictures(root / part / name for name in names)
+        kinds = [("fname", "O"), ("class", "O")]
+        rows = [(name, 1 + number % 2) for number, name in enumerate(names)]
+        savemat(file, {"annotations": numpy.array(rows, dtype=kinds)})
+    savemat(root / "devkit" / "cars_meta.mat", {"class_names": ["one", "two"]})
 
 
 def _ade20k(root: Path, train: int, test: int) -> None:

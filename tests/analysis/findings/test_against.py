@@ -321,6 +321,24 @@ def test_tables_of_detection_are_made_with_mask_r_cnn_by_the_grid_with_their_pre
     assert not any(one.comparable for one in against(f"drloc:{21 - table}", cells).rows)
 
 
+def test_a_student_is_compared_whatever_file_its_teacher_was_read_from() -> None:
+    (cell, *_) = finished("thesis-cait-distilled")
+    (settings,) = cell.specs
+    teacher = settings.head.params["teacher"]
+    read = teacher | {"weights": {"fingerprint": "sha256:0123"}}
+    head = changed(settings.head, params=settings.head.params | {"teacher": read})
+    ours = changed(cell, specs=[changed(settings, head=head)])
+    rows = against("thesis:3.15", [ours]).rows
+    assert [one.id for one in rows if one.comparable] == [
+        "thesis.r.t3.15.imagenet1k.cait_xxs24.distilled_hard.scratch"
+    ]
+    other = teacher | {"model": "regnety_080"}
+    head = changed(settings.head, params=settings.head.params | {"teacher": other})
+    rows = against("thesis:3.15", [changed(cell, specs=[changed(settings, head=head)])]).rows
+    (told,) = [one.detail for one in rows if "teacher" in one.detail]
+    assert "head.distill.teacher is" in told and "in thesis-cait-distilled" in told
+
+
 def test_table_3_of_relvit_is_made_by_its_grid_and_the_cited_papers() -> None:
     cells = [*finished("relvit-table3"), *finished("drloc-table4")]
     rows = against("relvit:3", cells).rows
@@ -341,21 +359,32 @@ def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> Non
     assert len(rows) == 66
 
 
+DEIT = "thesis-deit thesis-deit-384 thesis-distilled thesis-distilled-384"
+CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-384"
+
+
 @pytest.mark.parametrize(
     ("table", "grids", "count"),
     [
-        ("3.3", "thesis-deit thesis-deit-384", 4),
-        ("3.5", "thesis-deit thesis-deit-384", 12),
+        # Those of a distilled model by one of its tokens are not made.
+        ("3.3", DEIT, 16),
+        # Those of RegNet are cited.
+        ("3.5", DEIT, 36),
+        # At 224 pixels, but for ImageNet itself.
+        ("3.7", "thesis-table3-7", 12),
         ("3.8", "thesis-table3-8 thesis-table3-8-384", 25),
-        ("3.10", "thesis-deit-384", 9),
+        ("3.10", "thesis-deit thesis-deit-384", 12),
         ("3.13", "thesis-table3-13", 13),
         ("3.21", "thesis-table3-21", 8),
         ("4.3", "thesis-resmlp thesis-table4-3", 39),
         ("6.2", "thesis-table6-2", 15),
         ("6.3", "thesis-table6-3", 18),
         ("6.4", "thesis-table6-4", 42),
-        ("3.15", "thesis-cait", 9),
-        ("3.17", "thesis-cait", 3),
+        ("3.14", "thesis-cait-distilled", 2),
+        ("3.15", CAIT, 36),
+        ("3.17", CAIT, 24),
+        ("3.19", "thesis-table3-19", 24),
+        ("5.5", "thesis-table5-5", 12),
         ("5.1", "thesis-patchconvnet", 8),
         ("5.7", "thesis-table5-7", 6),
         ("5.8", "thesis-table5-8", 14),
