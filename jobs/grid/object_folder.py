@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadInput
-from .coco_file import CocoFile, read_coco
+from .coco_file import CocoFile, check_masks, is_trained_on, read_coco
 from .image_folder import PICTURES, TEST_FOLDERS, manifest_of
 
 ANNOTATIONS = "annotations"
 # Names that programs for annotating give to the file of a part.
-_NAMES = ("{}.json", "instances_{}.json")
+_NAMES = ("{}.json", "instances_{}.json", "instances_{}2017.json")
 
 
 def annotations_of(root: Path, part: str) -> Path | None:
@@ -47,8 +47,10 @@ def describe_objects(path: Path) -> dict[str, Any]:
         named = ", ".join(f"{number}: {name}" for number, name in odd)
         raise BadInput(f"dataset {path}: train and {test} have different categories ({named})")
     learnt = sum(not all(one.iscrowd for one in objects) for objects in train.of_images())
-    if not learnt:
-        raise BadInput(f"dataset {annotations_of(path, 'train')}: no image has an object to learn")
+    if not any(map(is_trained_on, train.annotations)):
+        raise BadInput(f"dataset {_file(path, 'train')}: no image has an object to learn")
+    if all(one.iscrowd for one in scored.annotations):
+        raise BadInput(f"dataset {_file(path, test)}: no image has an object to find")
     files = [
         name
         for part, found in parts.items()
@@ -80,6 +82,7 @@ def _part(path: Path, part: str) -> CocoFile:
     file = _file(path, part)
     try:
         found = read_coco(file)
+        check_masks(file, found)
     except (OSError, BadInput) as error:
         raise BadInput(f"dataset {error}") from None
     for one in found.images:

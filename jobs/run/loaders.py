@@ -6,13 +6,19 @@ from .settings import CellSettings
 PREFETCH = 2
 # Items that nobody has let go yet: the one that is trained on, and one that is being pinned.
 IN_USE = 2
+# Objects of a crowded image: few of COCO's have more.
+OBJECTS = 20
 # Images that a decoder hands over at a time.
 CHUNK = 32
 
 
 def image_bytes(settings: CellSettings) -> int:
     """Return the size of an image as loader processes hand it over: unsigned bytes."""
-    return settings.dataset.channels * settings.recipe.image_size**2
+    recipe, dataset = settings.recipe, settings.dataset
+    pixels = recipe.image_size * (recipe.longest_side or recipe.image_size)
+    # Masks go with an image: a number of 64 bits for each pixel, or a byte for each object.
+    masks = {"classification": 0, "segmentation": 8, "detection": OBJECTS}
+    return (dataset.channels + masks[dataset.task]) * pixels
 
 
 def share_bytes(settings: CellSettings) -> int:

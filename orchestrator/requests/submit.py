@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ...db import queries
@@ -15,7 +15,7 @@ from ...jobs.config.site import configured, settings_of
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.entries import Given
-from ...jobs.grid.expansion import Expansion
+from ...jobs.grid.expansion import Cell, Expansion
 from ...jobs.grid.load import take_in
 from ...jobs.grid.schema import Grid
 from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
@@ -222,15 +222,21 @@ def _shared_memory(shape: Shape, room: Room, expansion: Expansion) -> list[str]:
 
 
 def _warnings(expansion: Expansion) -> list[str]:
-    found: list[str] = []
-    for cell in expansion.cells:
-        settings = cell.spec.settings
-        steps = settings.recipe.steps_per_epoch(settings.dataset.trained_on)
-        if steps < FEW_STEPS:
-            name, size = cell.labels["dataset"], settings.recipe.batch_size
-            text = f"{name}: batch size {size} leaves only {steps} optimizer step(s) per epoch"
-            found += [text] if text not in found else []
-    return found
+    """Return what is odd in the grid's cells, each once."""
+    return list(dict.fromkeys(text for cell in expansion.cells for text in _odd(cell)))
+
+
+def _odd(cell: Cell) -> Iterator[str]:
+    """Yield what is odd in a cell, though it can be trained."""
+    settings, recipe = cell.spec.settings, cell.spec.settings.recipe
+    steps = recipe.steps_per_epoch(settings.dataset.trained_on)
+    if steps < FEW_STEPS:
+        name, size = cell.labels["dataset"], recipe.batch_size
+        yield f"{name}: batch size {size} leaves only {steps} optimizer step(s) per epoch"
+    falls = recipe.decay_epochs
+    if recipe.schedule == "step" and isinstance(falls, tuple) and min(falls) >= recipe.epochs:
+        shown = ", ".join(map(str, falls))
+        yield f"decay_epochs [{shown}]: the rate never falls in {recipe.epochs} epoch(s)"
 
 
 def submit(

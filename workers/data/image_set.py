@@ -19,8 +19,8 @@ class AnnotatedImages(Protocol):
         """Return height and width of an image by its annotations, pixels."""
         ...
 
-    def objects(self, index: int) -> OfImage:
-        """Return the objects of an image that are trained on."""
+    def objects(self, index: int, shown: Size) -> OfImage:
+        """Return the objects of an image that are trained on, as they are at a size."""
         ...
 
     def truth(self, index: int) -> list[dict[str, Any]]:
@@ -37,8 +37,8 @@ class _Part:
     def size(self, index: int) -> Size:
         return self._whole.size(self._chosen[index])
 
-    def objects(self, index: int) -> OfImage:
-        return self._whole.objects(self._chosen[index])
+    def objects(self, index: int, shown: Size) -> OfImage:
+        return self._whole.objects(self._chosen[index], shown)
 
     def truth(self, index: int) -> list[dict[str, Any]]:
         return self._whole.truth(self._chosen[index])

@@ -14,6 +14,8 @@ from torch import Tensor
 from ...jobs.grid import catalogue
 from ..errors import STORAGE_ERRORS, DataError, DataMissing
 
+# How Pillow's names of pixels with 16 or 32 bits begin.
+_DEEP = ("I", "F")
 V2 = "imagenetv2-matched-frequency-format-val"
 
 
@@ -50,8 +52,11 @@ class Listed:
         path = self.paths[index]
         try:
             with Image.open(path) as image:
+                # Pillow would make white of every level above 255.
+                if image.mode.startswith(_DEEP):
+                    raise DataError(f"image {path} has more than 8 bits per pixel. Save it with 8")
                 return image.convert("RGB")
-        except MemoryError:
+        except (MemoryError, DataError):
             raise
         except Exception as error:
             # Pillow's readers raise whatever they come across: OSError, SyntaxError, struct.error.

@@ -73,10 +73,8 @@ class ObjectSamples:
         if self._recipe.rescale is not None:
             low, high = self._recipe.rescale
             factor = low + (high - low) * torch.rand(()).item()
-        image, size = _fitted(self._images, index, self._mode, self._recipe, factor)
-        found = _moved(
-            self._images.objects().objects(index), size, (image.shape[1], image.shape[2])
-        )
+        image, _ = _fitted(self._images, index, self._mode, self._recipe, factor)
+        found = self._images.objects().objects(index, (image.shape[1], image.shape[2]))
         if self._recipe.flip and torch.rand(()).item() < self._recipe.flip:
             image, found = _mirrored(image, found)
         return image, found
@@ -109,6 +107,22 @@ class ObjectSamples:
         return images, objects
 
 
+def check_size(images: ImageSet, index: int, image: Any) -> Size:
+    """Return height and width of an image, pixels.
+
+    Raises:
+        DataError: it has not the size that its annotations are for.
+    """
+    size: Size = (image.height, image.width)
+    known = images.objects().size(index)
+    if size != known:
+        what = images.files[index] if images.files is not None else f"number {index}"
+        message = f"image {what} has {size[1]}x{size[0]} pixels, by its annotations"
+        turned = ". Its EXIF data may turn it: save it upright" if size == known[::-1] else ""
+        raise DataError(f"{message} {known[1]}x{known[0]}{turned}")
+    return size
+
+
 def _fitted(
     images: ImageSet, index: int, mode: str, recipe: RecipeSettings, factor: float = 1.0
 ) -> tuple[Tensor, Size]:
@@ -121,28 +135,10 @@ def _fitted(
     from torchvision.transforms import functional as F
 
     image: Any = images.pil(index).convert(mode)
-    size, known = (image.height, image.width), images.objects().size(index)
-    if size != known:
-        what = images.files[index] if images.files is not None else f"number {index}"
-        message = f"image {what} has {size[1]}x{size[0]} pixels, by its annotations"
-        raise DataError(f"{message} {known[1]}x{known[0]}")
+    size = check_size(images, index, image)
     kernel = InterpolationMode(recipe.interpolation)
     resized = F.resize(image, list(fitted_size(size, recipe, factor)), kernel)
     return F.pil_to_tensor(resized), size
-
-
-def _moved(found: OfImage, size: Size, fitted: Size) -> OfImage:
-    """Return objects as they are on their image at another size."""
-    from torchvision.transforms import InterpolationMode
-    from torchvision.transforms import functional as F
-
-    across, down = fitted[1] / size[1], fitted[0] / size[0]
-    masks = found.masks.new_zeros(len(found.masks), *fitted)
-    # torchvision resizes nothing that is empty.
-    if len(masks):
-        plain = F.resize(found.masks.byte(), list(fitted), InterpolationMode.NEAREST_EXACT)
-        masks = plain.bool()
-    return OfImage(found.boxes * torch.tensor([across, down, across, down]), found.classes, masks)
 
 
 def _mirrored(image: Tensor, found: OfImage) -> tuple[Tensor, OfImage]:

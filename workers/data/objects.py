@@ -12,6 +12,7 @@ from ...jobs.errors import BadInput
 from ...jobs.grid.coco_file import (
     Annotation,
     CocoFile,
+    Segmentation,
     is_trained_on,
     read_coco,
     segmentation_of,
@@ -150,68 +151,103 @@ class Annotated:
         ]
         # An image as a whole has no class.
         self.pictures = Listed((folder / one.file_name, 0) for one, _ in chosen)
-        self._sizes: list[Size] = [(one.height, one.width) for one, _ in chosen]
+        self._sizes: list[Size] = [one.size for one, _ in chosen]
         self._objects = [objects for _, objects in chosen]
 
     def size(self, index: int) -> Size:
         """Return height and width of an image, pixels."""
         return self._sizes[index]
 
-    def objects(self, index: int) -> OfImage:
+    def objects(self, index: int, shown: Size) -> OfImage:
         """Return the objects of an image that are trained on.
+
+        Args:
+            index: of the image.
+            shown: height and width that it is brought to, pixels.
 
         Raises:
             DataError: a mask cannot be read.
         """
-        learnt = [one for one in self._objects[index] if is_trained_on(one)]
-        size = self._sizes[index]
-        if not learnt:
-            return next(no_objects(1, size, torch.device("cpu")).by_image())
-        boxes = torch.tensor([one.bbox for one in learnt], dtype=torch.float32)
-        boxes[:, 2:] += boxes[:, :2]
-        height, width = size
+        height, width = size = self._sizes[index]
         limits = torch.tensor([width, height, width, height], dtype=torch.float32)
+        learnt, boxes = [], []
+        for one in filter(is_trained_on, self._objects[index]):
+            box = torch.tensor(one.bbox, dtype=torch.float32)
+            box[2:] += box[:2]
+            box = box.clamp(min=torch.zeros(4), max=limits)
+            # What lies beyond the image is cut off; of some objects nothing is left.
+            if (box[2:] - box[:2]).min() >= 1:
+                learnt.append(one)
+                boxes.append(box)
+        if not learnt:
+            return next(no_objects(1, shown, torch.device("cpu")).by_image())
+        down, across = (there / here for there, here in zip(shown, size, strict=True))
         return OfImage(
-            boxes.clamp(min=torch.zeros(4), max=limits),
+            torch.stack(boxes) * torch.tensor([across, down, across, down]),
             torch.tensor([self._place[one.category_id] for one in learnt]),
-            torch.stack([self._mask(one, size) for one in learnt]),
+            torch.stack([self._mask(one, size, shown) for one in learnt]),
         )
 
     def truth(self, index: int) -> list[dict[str, Any]]:
-        """Return all objects of an image, crowds included, as COCO's own program takes them."""
-        return [
-            {
-                "category_id": self._place[one.category_id],
-                "bbox": list(one.bbox),
-                "segmentation": segmentation_of(one),
-                "area": one.area if one.area is not None else one.bbox[2] * one.bbox[3],
-                "iscrowd": one.iscrowd,
-            }
-            for one in self._objects[index]
-        ]
+        """Return all objects of an image, crowds included, as COCO's own program takes them.
 
-    def _mask(self, one: Annotation, size: Size) -> Tensor:
-        """Return an object's mask, [H, W] bool."""
+        Raises:
+            DataError: a mask cannot be read.
+        """
         from pycocotools import mask
 
-        height, width = size
-        given = segmentation_of(one)
-        try:
-            is_packed = isinstance(given, dict) and isinstance(given.get("counts"), str)
-            packed = given if is_packed else mask.frPyObjects(given, height, width)
-            whole = mask.merge(packed) if isinstance(packed, list) else packed
-            found = torch.from_numpy(mask.decode(whole)).bool()
-        # pycocotools raises whatever it comes across, also plain `Exception`.
-        except Exception as error:
-            where = f"segmentation of an object of image {one.image_id}"
-            raise DataError(f"{self._file}: {where} cannot be read: {error}") from error
-        if tuple(found.shape) != size:
-            where = f"segmentation of an object of image {one.image_id}"
-            raise DataError(
-                f"{self._file}: {where} has {found.shape[1]}x{found.shape[0]} pixels, the image"
-                f" {width}x{height}"
+        size = self._sizes[index]
+        found = []
+        for one in self._objects[index]:
+            given = self._segmentation(one, size)
+            area = one.area
+            if area is None:
+                area = float(mask.area(_code_of(given, size)))
+            found.append(
+                {
+                    "category_id": self._place[one.category_id],
+                    "bbox": list(one.bbox),
+                    "segmentation": given,
+                    "area": area,
+                    "iscrowd": int(one.iscrowd),
+                }
             )
         return found
+
+    def _segmentation(self, one: Annotation, size: Size) -> Segmentation:
+        try:
+            return segmentation_of(one, size)
+        except ValueError as error:
+            where = f"segmentation of an object of image {one.image_id}"
+            raise DataError(f"{self._file}: {where}: {error}") from error
+
+    def _mask(self, one: Annotation, size: Size, shown: Size) -> Tensor:
+        """Return an object's mask at a size, [H, W] bool."""
+        from pycocotools import mask
+        from torch.nn import functional as F
+
+        given = self._segmentation(one, size)
+        if isinstance(given, dict):
+            whole = torch.from_numpy(mask.decode(_code_of(given, size)))
+            return F.interpolate(whole[None, None], size=shown, mode="nearest-exact")[0, 0].bool()
+        # Drawn at the size itself: a whole photograph may have a hundred times as many pixels.
+        down, across = (there / here for there, here in zip(shown, size, strict=True))
+        moved = [
+            [value * (down if place % 2 else across) for place, value in enumerate(corners)]
+            for corners in given
+        ]
+        return torch.from_numpy(mask.decode(_code_of(moved, shown))).bool()
+
+
+def _code_of(given: Segmentation, size: Size) -> Any:
+    """Return the run-length code, packed as COCO's own program has it, of one that was checked."""
+    from pycocotools import mask
+
+    if isinstance(given, dict) and isinstance(given["counts"], str):
+        return given
+    read: Any = mask.frPyObjects
+    packed = read(given, *size)
+    return mask.merge(packed) if isinstance(packed, list) else packed
 
 
 def coco2017(root: Path, split: str) -> Annotated:

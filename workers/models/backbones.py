@@ -84,7 +84,7 @@ def build(
             width=shape.decoder_width or WIDTH,
         )
     if shape.task == "detection":
-        # torchvision's detectors take a second to import.
+        # torchvision is imported where it is needed alone.
         from . import detector
 
         return detector.Detector(

@@ -5,20 +5,22 @@ parts. The number of proposals in training is that of mmdetection's programs.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
-from torchvision.models.detection.roi_heads import RoIHeads
+from torchvision.models.detection.roi_heads import RoIHeads, fastrcnn_loss
 from torchvision.models.detection.rpn import RegionProposalNetwork, RPNHead
-from torchvision.ops import FeaturePyramidNetwork, MultiScaleRoIAlign
+from torchvision.ops import FeaturePyramidNetwork, MultiScaleRoIAlign, roi_align
 from torchvision.ops.feature_pyramid_network import ExtraFPNBlock
 
 from ..data.objects import Objects
 from ..errors import BackboneError
+from .detected import DetectionLosses, Found
 from .pyramid import OnMaps
 
 WIDTH = 256
@@ -32,34 +34,6 @@ _POOLED, _MASK_POOLED = 7, 14
 # Proposals of an image.
 _PROPOSALS = {"training": 1000, "testing": 1000}
 _BEFORE = {"training": 2000, "testing": 1000}
-
-
-class DetectionLosses(NamedTuple):
-    """What training gets of a detector: means over a share's anchors, proposals and masks."""
-
-    objectness: Tensor
-    """Whether an anchor is on an object."""
-    proposals: Tensor
-    """Where that object is."""
-    classes: Tensor
-    """Of the proposals."""
-    boxes: Tensor
-    """Of the proposals that are on an object."""
-    masks: Tensor
-    """Of these."""
-
-
-class Found(NamedTuple):
-    """What a detector finds in an image, the surest first."""
-
-    boxes: Tensor
-    """[N, 4]: left, top, right, bottom, pixels of the image as it was shown."""
-    classes: Tensor
-    """[N] int64."""
-    scores: Tensor
-    """[N], from 0 to 1."""
-    masks: Tensor
-    """[N, 28, 28], from 0 to 1: of the pixels in the box."""
 
 
 class Detector(OnMaps):
@@ -134,14 +108,43 @@ class Detector(OnMaps):
             for boxes, classes, masks in objects.by_image()
         ]
         proposals, of_anchors = self.rpn(shown, maps, targets)
-        _, of_proposals = self.roi_heads(maps, proposals, shown.image_sizes, targets)
+        classes, boxes, masks = self._of_proposals(maps, proposals, shown.image_sizes, targets)
         return DetectionLosses(
-            of_anchors["loss_objectness"],
-            of_anchors["loss_rpn_box_reg"],
-            of_proposals["loss_classifier"],
-            of_proposals["loss_box_reg"],
-            of_proposals["loss_mask"],
+            of_anchors["loss_objectness"], of_anchors["loss_rpn_box_reg"], classes, boxes, masks
         )
+
+    def _of_proposals(
+        self,
+        maps: dict[str, Tensor],
+        proposals: list[Tensor],
+        sizes: list[tuple[int, int]],
+        targets: list[dict[str, Tensor]],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the losses of classes, boxes and masks.
+
+        As torchvision's `RoIHeads` has them, but for how the masks to learn are cut out.
+        """
+        heads = self.roi_heads
+        proposals, matched, labels, offsets = heads.select_training_samples(proposals, targets)
+        pooled = heads.box_roi_pool(maps, proposals, sizes)
+        logits, found = heads.box_predictor(heads.box_head(pooled))
+        classes, boxes = fastrcnn_loss(logits, found, labels, offsets)
+        positive = [(label > 0).nonzero()[:, 0] for label in labels]
+        on_objects = [one[places] for one, places in zip(proposals, positive, strict=True)]
+        drawn = heads.mask_predictor(heads.mask_head(heads.mask_roi_pool(maps, on_objects, sizes)))
+        real = torch.cat(
+            [
+                _cut_out(target["masks"], boxes, which[places], drawn.shape[-1])
+                for target, boxes, which, places in zip(
+                    targets, on_objects, matched, positive, strict=True
+                )
+            ]
+        )
+        if not real.numel():
+            return classes, boxes, drawn.sum() * 0
+        label = torch.cat([one[places] for one, places in zip(labels, positive, strict=True)])
+        own = drawn[torch.arange(len(label), device=label.device), label]
+        return classes, boxes, F.binary_cross_entropy_with_logits(own, real)
 
     def _maps(self, images: Tensor) -> dict[str, Tensor]:
         """Return the pyramid's maps, [B, width, h, w] float32 each, finest first."""
@@ -207,6 +210,28 @@ class _MaskPredictor(MaskRCNNPredictor):
         """Return the logits of masks, [N, classes + 1, 28, 28] float32."""
         logits: Tensor = super().forward(x)
         return logits.float()
+
+
+def _cut_out(masks: Tensor, boxes: Tensor, which: Tensor, side: int) -> Tensor:
+    """Return what of an object's mask each box has, [N, side, side] from 0 to 1.
+
+    Where deterministic algorithms are asked for, torchvision replaces its kernel on a GPU by one
+    that needs as much memory as all pixels of all masks together for each box. The order of sums
+    matters to gradients alone, and here are none.
+
+    Args:
+        masks: [objects, H, W] bool.
+        boxes: [N, 4], pixels.
+        which: [N], the object that a box is on.
+        side: of a mask to learn.
+    """
+    places = torch.cat([which[:, None].to(boxes), boxes], dim=1)
+    asked = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(False)
+    try:
+        return roi_align(masks[:, None].to(boxes), places, side)[:, 0]
+    finally:
+        torch.use_deterministic_algorithms(asked)
 
 
 def _whole(strides: list[float], name: str) -> list[int]:

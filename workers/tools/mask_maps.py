@@ -13,7 +13,7 @@ from ..data.image_set import ImageSet
 from ..data.mask_pipeline import MaskSource
 from ..data.masks import IGNORED
 from ..data.object_pipeline import ObjectSource
-from ..models.detector import Found
+from ..models.detected import Found
 from ..training.detection import found_in, whole_masks
 from ..training.masks import predicted
 from .png import png
@@ -92,7 +92,7 @@ def object_maps(
     shown = []
     for place, look in zip(places, source.looks(), strict=True):
         assert look is not None
-        known = part.objects().objects(look.place)
+        known = part.objects().objects(look.place, look.stored)
         every = found_in(detector, look, numerics)
         sure = int((every.scores >= SURE).sum())
         found = Found(*(values[:sure] for values in every))

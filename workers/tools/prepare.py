@@ -23,6 +23,7 @@ from ...jobs.grid.image_folder import describe_folder, file_sha256
 from ...jobs.units import plural
 from ..data.datasets import load, load_folder
 from ..data.image_set import ImageSet
+from ..data.object_pipeline import check_size
 from ..errors import DataError, DataMissing
 from .each import each
 from .transfer import Transfer
@@ -143,11 +144,12 @@ def _require_readable(name: str, parts: list[ImageSet]) -> None:
 def _unreadable(images: ImageSet, index: int) -> str:
     """Return why an image cannot be read, or ""."""
     try:
-        images.pil(index)
+        image = images.pil(index)
         if images.masks is not None:
             images.mask(index)
         if images.annotated is not None:
-            images.annotated.objects(index)
+            images.annotated.truth(index)
+            check_size(images, index, image)
     except (DataError, OSError) as error:
         return str(error)
     return ""

@@ -189,7 +189,9 @@ class Examiner:
         *,
         metrics: Mapping[str, Metric] = MappingProxyType({}),
         compiles: bool = False,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
+        self.beat = beat
         self.trainee, self.ema, self.sources = trainee, ema, sources
         self.metrics = metrics
         self.group, self.numerics = group, numerics
@@ -244,7 +246,12 @@ class Examiner:
                 )
             elif isinstance(source, ObjectSource):
                 scores = evaluate_objects(
-                    module, source, self.group, self.numerics, keep_going=keep_going
+                    module,
+                    source,
+                    self.group,
+                    self.numerics,
+                    keep_going=keep_going,
+                    beat=self.beat,
                 )
             elif labels:
                 scores = evaluate(

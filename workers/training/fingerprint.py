@@ -91,8 +91,8 @@ class _NoObjects:
     def size(self, _: int) -> Size:
         return self._size
 
-    def objects(self, _: int) -> OfImage:
-        return next(no_objects(1, self._size, torch.device("cpu")).by_image())
+    def objects(self, _: int, shown: Size) -> OfImage:
+        return next(no_objects(1, shown, torch.device("cpu")).by_image())
 
     def truth(self, _: int) -> list[dict[str, Any]]:
         return []

@@ -65,8 +65,8 @@ class Group:
             for value in values:
                 torch_dist.broadcast(value, src=0)
 
-    def share(self, value: Plain) -> Plain:
-        """Return rank 0's value, which JSON can hold; every rank must call."""
+    def share(self, value: list[str]) -> list[str]:
+        """Return rank 0's value; every rank must call."""
         if self.world_size == 1:
             return value
         # As text: torch's own way would unpickle whatever came over the network.
@@ -75,13 +75,18 @@ class Group:
         torch_dist.broadcast(size, src=0, group=_cpu_group())
         data = data if self.is_primary else torch.empty(int(size), dtype=torch.uint8)
         torch_dist.broadcast(data, src=0, group=_cpu_group())
-        found: Plain = json.loads(data.numpy().tobytes())
+        found: list[str] = json.loads(data.numpy().tobytes())
         return found
 
-    def collect(self, rows: list[Plain]) -> list[Plain]:
-        """Return the rows of all ranks, which JSON can hold, in the order of ranks."""
+    def collect(self, rows: list[Plain], wanted: Callable[[Plain], bool]) -> list[Plain]:
+        """Return the rows of all ranks that this one wants, in the order of ranks.
+
+        Args:
+            rows: of this rank; JSON can hold them.
+            wanted: whether this rank wants a row.
+        """
         if self.world_size == 1:
-            return rows
+            return [row for row in rows if wanted(row)]
         # As text: torch's own way would unpickle whatever came over the network.
         data = torch.frombuffer(bytearray(json.dumps(rows).encode()), dtype=torch.uint8)
         sizes = torch.zeros(self.world_size, dtype=torch.float64)
@@ -95,6 +100,7 @@ class Group:
             row
             for part, length in zip(parts, lengths, strict=True)
             for row in json.loads(part[:length].numpy().tobytes())
+            if wanted(row)
         ]
 
     def barrier(self) -> None:

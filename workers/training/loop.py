@@ -137,6 +137,7 @@ class Training:
             self.streams,
             metrics=own_metrics(self.plan.metrics),
             compiles=recipe.compile,
+            beat=lambda: self.marks.mark("evaluate"),
         )
         if self.plan.resume is None:
             # Every rank takes part: a head of somebody's own may remember a forward pass.

@@ -96,7 +96,17 @@ def test_files_may_be_called_as_programs_for_annotating_call_them(parts: Path) -
     ("change", "says"),
     [
         (lambda all: all.pop("images"), "missing required field `images`"),
-        (lambda all: all["images"].append(all["images"][0]), "two of its images have the same id"),
+        (lambda all: all["images"].append(all["images"][0]), "two of its images have the id 10"),
+        (
+            lambda all: all["images"][1].update(file_name="0.png"),
+            "two of its images have the file_name '0.png'",
+        ),
+        (
+            lambda all: all["images"][0].update(file_name="../test/0.png"),
+            "images[0]: file_name '../test/0.png' leaves the images' folder",
+        ),
+        (lambda all: all["images"][0].update(width=-5), "width and height must be whole numbers"),
+        (lambda all: all["categories"][1].update(name="square"), "have the name 'square'"),
         (
             lambda all: all["annotations"][2].update(image_id=99),
             "annotations[2]: there is no image with id 99",
@@ -111,9 +121,13 @@ def test_files_may_be_called_as_programs_for_annotating_call_them(parts: Path) -
         ),
         (
             lambda all: all["annotations"][0].update(segmentation=[]),
-            "annotations[0]: no segmentation. Mask R-CNN learns a mask for each object",
+            "1 of 8 objects have no segmentation, the first is annotations[0], on image 10",
         ),
-        (lambda all: all["annotations"][0].pop("segmentation"), "annotations[0]: no segmentation"),
+        (lambda all: all["annotations"][3].pop("segmentation"), "the first is annotations[3]"),
+        (
+            lambda all: all["annotations"][2].update(segmentation="abc"),
+            "annotations[2]: segmentation: expected polygons or a run-length code",
+        ),
         (lambda all: all["annotations"].clear(), "no image has an object to learn"),
         (
             lambda all: all["categories"].append({"id": 9, "name": "ring"}),
@@ -128,6 +142,30 @@ def test_annotations_that_contradict_themselves_are_bad_input(
     _rewritten(parts / "annotations" / "train.json", change)
     said = _refused(datasets=_own(parts))
     assert says in said and str(parts) in said
+
+
+def test_what_programs_write_in_their_own_way_is_understood(parts: Path) -> None:
+    before = describe_objects(parts)
+    for part in ("train", "test"):
+        file = parts / "annotations" / f"{part}.json"
+
+        def change(described: Any) -> None:
+            for image in described["images"]:
+                image["width"], image["id"] = float(image["width"]), str(image["id"])
+            for one in described["annotations"]:
+                one["iscrowd"], one["image_id"] = False, str(one["image_id"])
+                del one["area"]
+
+        _rewritten(file, change)
+        # With a mark of the byte order in front, as some editors write it.
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+        file.rename(file.with_name(f"instances_{part}2017.json"))
+    assert {**describe_objects(parts), "fingerprint": ""} == {**before, "fingerprint": ""}
+
+
+def test_a_test_part_in_which_nothing_can_be_found_is_bad_input(parts: Path) -> None:
+    _rewritten(parts / "annotations" / "test.json", lambda all: all["annotations"].clear())
+    assert "test.json: no image has an object to find" in _refused(datasets=_own(parts))
 
 
 @pytest.mark.parametrize(

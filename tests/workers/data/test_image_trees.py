@@ -395,3 +395,11 @@ def test_an_image_folder_is_read_by_its_paths(tmp_path: Path) -> None:
     images = load_folder(root, "train")
     with pytest.raises(DataError, match=r"train/.* cannot be read"):
         [images.pil(index) for index in range(len(images))]
+
+
+@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
+def test_an_image_with_more_than_8_bits_per_pixel_is_an_error(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "deep.tiff"
+    Image.new(mode, (4, 4), 1000).save(path)
+    with pytest.raises(DataError, match=r"deep\.tiff has more than 8 bits per pixel\. Save it"):
+        Listed([(path, 0)])[0]

@@ -4,14 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as packing
 
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.coco_file import Annotation, segmentation_of
 from vtjobs.workers.data.datasets import load_objects
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.object_pipeline import ObjectSamples, ObjectSource, canvas, fitted_size
@@ -46,7 +50,7 @@ SQUARE = {"bbox": [2, 1, 3, 4], "segmentation": [[2, 1, 5, 1, 5, 5, 2, 5]], "are
 
 def test_an_object_has_its_box_by_corners_its_class_by_rank_and_its_mask(tmp_path: Path) -> None:
     other = {**SQUARE, "category_id": 9}
-    boxes, classes, masks = _annotated(tmp_path, SQUARE, other).objects(0)
+    boxes, classes, masks = _annotated(tmp_path, SQUARE, other).objects(0, (6, 8))
     assert boxes.tolist() == [[2, 1, 5, 5]] * 2
     assert classes.tolist() == [0, 1], "by the order of the numbers 5 and 9"
     expected = torch.zeros(6, 8, dtype=torch.bool)
@@ -63,13 +67,13 @@ def test_masks_are_read_from_polygons_and_from_both_run_length_codes(tmp_path: P
     found = _annotated(
         tmp_path, SQUARE, {**SQUARE, "segmentation": text}, {**SQUARE, "segmentation": plain}
     )
-    masks = found.objects(0).masks
+    masks = found.objects(0, (6, 8)).masks
     assert torch.equal(masks[0], masks[1]) and torch.equal(masks[0], masks[2])
 
 
 def test_several_polygons_are_one_mask(tmp_path: Path) -> None:
     two = {**SQUARE, "segmentation": [[0, 0, 2, 0, 2, 2, 0, 2], [4, 4, 6, 4, 6, 6, 4, 6]]}
-    (mask,) = _annotated(tmp_path, two).objects(0).masks
+    (mask,) = _annotated(tmp_path, two).objects(0, (6, 8)).masks
     assert mask[0, 0] and mask[5, 5] and not mask[3, 3]
 
 
@@ -82,32 +86,79 @@ def test_what_is_not_trained_on_is_still_part_of_the_truth(
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
     found = _annotated(tmp_path, {**SQUARE, **more})
-    assert len(found.objects(0).classes) == 0
-    assert found.objects(0).masks.shape == (0, 6, 8)
+    assert len(found.objects(0, (6, 8)).classes) == 0
+    assert found.objects(0, (12, 16)).masks.shape == (0, 12, 16)
     (truth,) = found.truth(0)
     assert truth["category_id"] == 0 and truth["iscrowd"] == more.get("iscrowd", 0)
 
 
 def test_a_box_beyond_the_image_ends_with_it(tmp_path: Path) -> None:
     found = _annotated(tmp_path, {**SQUARE, "bbox": [-2, 3, 20, 20]})
-    assert found.objects(0).boxes.tolist() == [[0, 3, 8, 6]]
+    assert found.objects(0, (6, 8)).boxes.tolist() == [[0, 3, 8, 6]]
+
+
+@pytest.mark.parametrize("box", [[8, 1, 4, 4], [50, 1, 9, 9], [-4, 1, 4.5, 4]])
+def test_an_object_of_which_no_pixel_is_left_in_the_image_is_not_trained_on(
+    tmp_path: Path, box: list[float]
+) -> None:
+    found = _annotated(tmp_path, {**SQUARE, "bbox": box}, SQUARE)
+    assert found.objects(0, (6, 8)).boxes.tolist() == [[2, 1, 5, 5]]
+
+
+def test_at_another_size_boxes_and_masks_of_every_kind_are_where_the_object_is(
+    tmp_path: Path,
+) -> None:
+    code = {"size": [6, 8], "counts": [13, 4, 2, 4, 2, 4, 19]}
+    found = _annotated(tmp_path, SQUARE, {**SQUARE, "segmentation": code}).objects(0, (12, 24))
+    assert found.boxes.tolist() == [[6, 2, 15, 10]] * 2
+    expected = torch.zeros(12, 24, dtype=torch.bool)
+    expected[2:10, 6:15] = True
+    assert torch.equal(found.masks[0], expected) and torch.equal(found.masks[1], expected)
+
+
+def test_of_an_object_without_an_area_its_mask_has_one(tmp_path: Path) -> None:
+    half = {"bbox": [0, 0, 4, 4], "segmentation": [[0, 0, 4, 0, 0, 4]]}
+    (truth,) = _annotated(tmp_path, half).truth(0)
+    assert 6 <= truth["area"] <= 10
 
 
 @pytest.mark.parametrize(
     ("segmentation", "says"),
     [
-        ({"size": [6, 8]}, "cannot be read"),
-        ({"size": [3, 3], "counts": [9]}, "3x3 pixels, the image 8x6"),
-        ("a mask", "cannot be read"),
-        ([[1.0, 2.0]], "cannot be read"),
+        ({"size": [6, 8]}, "its counts are no lengths of runs"),
+        ({"size": [6, 8], "counts": [-3, 51]}, "its counts are no lengths of runs"),
+        ({"size": [6, 8], "counts": [9]}, "its runs are of 9 pixels, the image has 48"),
+        ({"size": [6, 8], "counts": "0"}, "its runs are of 0 pixels"),
+        ({"size": [6, 8], "counts": "~~~~~~~~~ooooo"}, "its counts are no lengths of runs"),
+        ({"size": [3, 3], "counts": [9]}, r"its size is \[3, 3\], the image's \[6, 8\]"),
+        ({"size": [10**6, 10**6], "counts": [10**12]}, "its size is"),
+        ("a mask", "expected polygons or a run-length code"),
+        ([[1.0, 2.0]], "a polygon of 2 numbers"),
+        ([[1, 1, 9, 1, "x", 9]], "expected polygons"),
+        ([[1e300, 0, 5, 5, 7, -1e300]], "a corner lies far beyond the image of 8x6 pixels"),
+        ([[]], "a polygon of 0 numbers"),
     ],
 )
 def test_a_mask_that_cannot_be_used_names_its_file(
     tmp_path: Path, segmentation: Any, says: str
 ) -> None:
-    with pytest.raises(DataError, match=says) as error:
-        _annotated(tmp_path, {**SQUARE, "segmentation": segmentation}).objects(0)
-    assert "objects.json: segmentation of an object of image 7" in str(error.value)
+    found = _annotated(tmp_path, {**SQUARE, "segmentation": segmentation})
+    for read in (lambda: found.objects(0, (6, 8)), lambda: found.truth(0)):
+        with pytest.raises(DataError, match=says) as error:
+            read()
+        assert "objects.json: segmentation of an object of image 7" in str(error.value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.booleans(), min_size=48, max_size=48))
+def test_every_code_that_cocos_program_packs_is_taken_for_one(pixels: list[bool]) -> None:
+    mask = numpy.asfortranarray(numpy.array(pixels, dtype=numpy.uint8).reshape(6, 8))
+    text = packing.encode(mask)["counts"].decode()
+    code = {"size": [6, 8], "counts": text}
+    one = Annotation(
+        image_id=1, category_id=1, bbox=(0, 0, 1, 1), segmentation=msgspec.Raw(json.dumps(code))
+    )
+    assert segmentation_of(one, (6, 8)) == code
 
 
 def test_coco_is_read_as_it_is_published(tmp_path: Path) -> None:
@@ -130,7 +181,7 @@ def test_coco_is_read_as_it_is_published(tmp_path: Path) -> None:
     train, test = (coco2017(tmp_path, split) for split in ("train", "test"))
     assert train.pictures.paths == [root / "train2017" / "2.jpg"], "the other one has no object"
     assert len(test.pictures.paths) == 2
-    assert train.objects(0).classes.tolist() == [79]
+    assert train.objects(0, (6, 8)).classes.tolist() == [79]
 
 
 def test_another_number_of_categories_is_an_error(tmp_path: Path) -> None:
@@ -182,10 +233,12 @@ class Half:
     def size(self, _: int) -> tuple[int, int]:
         return 8, 16
 
-    def objects(self, _: int) -> OfImage:
-        masks = torch.zeros(1, 8, 16, dtype=torch.bool)
-        masks[0, :4, :4] = True
-        return OfImage(torch.tensor([[0.0, 0.0, 4.0, 4.0]]), torch.tensor([1]), masks)
+    def objects(self, _: int, shown: tuple[int, int]) -> OfImage:
+        masks = torch.zeros(1, *shown, dtype=torch.bool)
+        side = shown[0] // 2
+        masks[0, :side, :side] = True
+        box = torch.tensor([[0.0, 0.0, side, side]])
+        return OfImage(box, torch.tensor([1]), masks)
 
     def truth(self, _: int) -> list[dict[str, Any]]:
         return []
@@ -243,7 +296,10 @@ def test_an_image_of_another_size_than_its_annotations_say_is_an_error(tmp_path:
     Image.new("RGB", (5, 9)).save(root / "images" / "train" / "1.png")
     images = load_objects(root, "train", classes=2)
     samples = ObjectSamples(images, DATASET, _recipe(), Streams(run_spec().seeds))
-    with pytest.raises(DataError, match=r"1\.png has 5x9 pixels, by its annotations 49x41"):
+    with pytest.raises(DataError, match=r"1\.png has 5x9 pixels, by its annotations 49x41$"):
+        samples.sample(0, 1, range(1))
+    Image.new("RGB", (41, 49)).save(root / "images" / "train" / "1.png")
+    with pytest.raises(DataError, match="Its EXIF data may turn it: save it upright"):
         samples.sample(0, 1, range(1))
 
 

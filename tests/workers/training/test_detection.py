@@ -14,13 +14,14 @@ from vtjobs.workers.data.datasets import load_objects
 from vtjobs.workers.data.object_pipeline import Look, ObjectSource
 from vtjobs.workers.data.objects import no_objects
 from vtjobs.workers.errors import DataError
-from vtjobs.workers.models.detector import DetectionLosses, Found
+from vtjobs.workers.models.detected import DetectionLosses, Found
 from vtjobs.workers.training.detection import (
     DetectionObjective,
     as_coco,
-    average_precision,
     evaluate_objects,
     found_in,
+    precisions,
+    scores_of,
 )
 from vtjobs.workers.training.trainee import make_numerics
 
@@ -101,40 +102,82 @@ def _found(*objects: tuple[int, int, list[float], float]) -> list[dict[str, Any]
     ]
 
 
+def _scores(truth: dict[str, Any], found: list[dict[str, Any]]) -> dict[str, float]:
+    return scores_of(precisions(truth, found, range(2)))
+
+
 BOX, OTHER = [10.0, 10.0, 20.0, 20.0], [50.0, 40.0, 30.0, 40.0]
 
 
 def test_whatever_is_found_where_it_is_scores_100_percent() -> None:
     truth = _truth((0, 0, BOX), (1, 1, OTHER))
-    scores = average_precision(truth, _found((0, 0, BOX, 0.9), (1, 1, OTHER, 0.8)))
+    scores = _scores(truth, _found((0, 0, BOX, 0.9), (1, 1, OTHER, 0.8)))
     assert scores["ap_box"] == scores["ap_mask"] == pytest.approx(100)
     assert "ap_large_box" not in scores, "there is no large object"
 
 
 def test_of_two_classes_one_that_is_never_found_halves_the_score() -> None:
     truth = _truth((0, 0, BOX), (1, 1, OTHER))
-    assert average_precision(truth, _found((0, 0, BOX, 0.9)))["ap_box"] == pytest.approx(50)
+    assert _scores(truth, _found((0, 0, BOX, 0.9)))["ap_box"] == pytest.approx(50)
 
 
 def test_a_box_that_overlaps_by_60_percent_counts_at_the_first_three_of_ten_thresholds() -> None:
     # 15 of 20 pixels a side, 15 · 20 / (20 · 20 + 5 · 20) = 0.6.
     moved = [BOX[0] + 5, BOX[1], 20.0, 20.0]
-    scores = average_precision(_truth((0, 0, BOX)), _found((0, 0, moved, 0.9)))
+    scores = _scores(_truth((0, 0, BOX)), _found((0, 0, moved, 0.9)))
     assert scores["ap50_box"] == pytest.approx(100)
     assert scores["ap75_box"] == 0
     assert scores["ap_box"] == pytest.approx(30)
 
 
 def test_nothing_found_scores_0_and_a_set_without_objects_has_no_score() -> None:
-    assert average_precision(_truth((0, 0, BOX)), [])["ap_mask"] == 0
-    assert average_precision(_truth(), []) == {}
+    assert _scores(_truth((0, 0, BOX)), [])["ap_mask"] == 0
+    assert _scores(_truth(), []) == {}
 
 
 def test_a_crowd_is_neither_missed_nor_found_wrongly() -> None:
     truth = _truth((0, 0, BOX), (0, 0, OTHER))
     truth["annotations"][1]["iscrowd"] = 1
     found = _found((0, 0, BOX, 0.9), (0, 0, [52.0, 42.0, 10.0, 10.0], 0.95))
-    assert average_precision(truth, found)["ap_box"] == pytest.approx(100)
+    assert _scores(truth, found)["ap_box"] == pytest.approx(100)
+
+
+def test_the_scores_are_what_cocos_program_sums_up_however_classes_are_shared() -> None:
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    draw = torch.Generator().manual_seed(0)
+    real, found = [], []
+    for number in range(40):
+        left, top, width, height = (torch.rand(4, generator=draw) * 60 + 2).tolist()
+        box = [left * 0.6, top * 0.6, width * 0.9, height * 0.9]
+        real.append((number % 4, number % 2, box))
+        moved = [value + float(torch.randn((), generator=draw)) * 3 for value in box[:2]]
+        found.append(
+            (number % 4, number % 2, [*moved, *box[2:]], float(torch.rand((), generator=draw)))
+        )
+    truth, given = _truth(*real, images=4), _found(*found)
+    whole = precisions(truth, given, range(2))
+    assert torch.allclose(sum(precisions(truth, given, [label]) for label in range(2)), whole)
+    theirs: Any = COCO()
+    theirs.dataset = truth
+    theirs.createIndex()
+    for kind, name in (("bbox", "box"), ("segm", "mask")):
+        drop = "segmentation" if kind == "bbox" else "bbox"
+        rows = [{key: value for key, value in one.items() if key != drop} for one in given]
+        judge: Any = COCOeval(theirs, theirs.loadRes(rows), kind)
+        judge.evaluate(), judge.accumulate(), judge.summarize()
+        ours = scores_of(whole)
+        names = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large")
+        for metric, value in zip(names, judge.stats[:6], strict=True):
+            assert ours.get(f"{metric}_{name}", -100.0) == pytest.approx(100 * value), metric
+
+
+def test_while_classes_are_compared_the_agent_hears_of_it_again_and_again() -> None:
+    beats: list[int] = []
+    found = _found((0, 0, BOX, 0.9))
+    precisions(_truth((0, 0, BOX)), found, range(2), beat=lambda: beats.append(1))
+    assert len(beats) > 10
 
 
 class Knowing(nn.Module):
