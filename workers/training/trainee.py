@@ -366,7 +366,8 @@ def make_schedule(
 
         return MultiStepLRScheduler(
             optimizer,
-            decay_t=[epoch * units for epoch in recipe.decay_epochs],
+            # One later: timm lets the rate fall one before these.
+            decay_t=[epoch * units + 1 for epoch in recipe.decay_epochs],
             decay_rate=rate,
             warmup_prefix=False,
             **shared,

@@ -187,6 +187,11 @@ def test_a_step_schedule_falls_every_few_epochs() -> None:
     assert found == pytest.approx([1e-2] * 12 + [1e-3] * 12 + [1e-4] * 4)
 
 
+def test_a_step_schedule_with_a_list_falls_as_each_of_its_epochs_ends() -> None:
+    found = rates_by_step(16, per_epoch=2, epochs=8, warmup_epochs=0, decay_epochs=[3, 5])
+    assert found == pytest.approx([1e-2] * 6 + [1e-3] * 4 + [1e-4] * 6)
+
+
 def test_the_falls_of_a_step_schedule_count_from_the_start_of_training() -> None:
     found = rates_by_step(6, per_epoch=2, epochs=4, warmup_epochs=1, decay_epochs=2, decay_rate=0.5)
     assert found == pytest.approx([0, 5e-3, 1e-2, 1e-2, 5e-3, 5e-3])

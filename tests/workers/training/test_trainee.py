@@ -186,7 +186,8 @@ def test_every_recipe_of_the_catalogue_makes_an_optimizer_and_a_schedule() -> No
         spec = run_spec(VIT)
         model = build(spec.backbone, spec.shape)
         optimizer = make_optimizer(Trainee(model, None, None), recipe)
-        make_schedule(optimizer, recipe, 4).step_update(0)
+        # So many that every warm-up has a step.
+        make_schedule(optimizer, recipe, 40).step_update(0)
         assert optimizer.param_groups[0]["lr"] == recipe.warmup_lr
 
 
@@ -378,6 +379,7 @@ def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fideli
     units = 1 if recipe.schedule_unit == "epoch" else steps
     warmup = round(recipe.warmup_epochs * units)
     total = (recipe.schedule_epochs or recipe.epochs) * units
+    falls = recipe.decay_epochs if isinstance(recipe.decay_epochs, tuple) else ()
     for number in range(recipe.epochs * steps):
         epoch, within = divmod(number, steps)
         schedule.step_update(schedule_position(recipe, epoch=epoch, step=within, steps=steps))
@@ -389,6 +391,7 @@ def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fideli
                 "cosine": (1 + math.cos(math.pi * step / total)) / 2,
                 "quarter_cosine": math.cos(math.pi / 2 * step / total),
                 "linear": 1 - step / total,
+                "step": 0.1 ** sum(step >= fall * units for fall in falls),
             }[recipe.schedule]
             wanted = recipe.min_lr + share * (recipe.lr - recipe.min_lr)
         assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), number
