@@ -1,6 +1,6 @@
 """Finished weights: two of them compared, scored again."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -17,6 +17,9 @@ from .options import (
     select_ids,
 )
 from .result_options import SetName
+
+if TYPE_CHECKING:
+    from ..jobs.run.settings import Token
 
 # Of an image with a mask: a larger one would not fit many GPUs.
 MOST_SCALE = 8
@@ -124,6 +127,14 @@ def evaluate(
             metavar="DATASET",
         ),
     ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="Of students with a distillation token: score the classifier of this token alone, "
+            "class or distillation; stored as, e.g., test@class-token.",
+            metavar="TOKEN",
+        ),
+    ] = None,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
@@ -134,6 +145,8 @@ def evaluate(
     counts, factors = _counts(knn), _factors(scales)
     if labels is not None and not counts:
         raise BadInput("--labels needs --knn: a classifier knows its own classes only")
+    if token is not None and counts:
+        raise BadInput("--token: --knn scores features, not a classifier. Remove one of the two")
     context = open_workspace(workspace)
     make_pass(context, start=False)
     run_ids = select_ids(context, selector)
@@ -147,10 +160,21 @@ def evaluate(
         scales=factors,
         knn=counts,
         labels=labels,
+        token=_token(token),
         on_left_out=terminal.say,
     )
     if as_json:
         terminal.emit_json(found)
+
+
+def _token(word: str | None) -> "Token | None":
+    from ..jobs.run.settings import Token
+
+    known: tuple[Token, ...] = get_args(Token)
+    found = next((token for token in known if token == word), None)
+    if word is not None and found is None:
+        raise BadInput(f"--token {word}: must be {' or '.join(known)}")
+    return found
 
 
 def _factors(scales: str | None) -> list[float]:

@@ -263,6 +263,10 @@ def test_a_reader_that_leaves_early_is_no_error(trained: Cli) -> None:
         (["evaluate", "all", "--knn", "5", "--labels", "cifar100"], 2),
         (["evaluate", "all", "--knn", "5000"], 2),
         (["evaluate", "all", "--labels", "digits_parity"], 2),
+        (["evaluate", "all", "--token", "both"], 2),
+        # No backbone has such a token.
+        (["evaluate", "all", "--token", "class"], 2),
+        (["evaluate", "all", "--token", "class", "--knn", "5"], 2),
         (["ledger", "rebuild"], 7),
         (["gc", "all"], 7),
         (["data", "prepare", "cifar11"], 2),

@@ -36,6 +36,9 @@ _SEGMENTED, _MULTI_SCALE = "drloc_ade20k", "test@scales0.5-0.75-1-1.25-1.5-1.75"
 _DETECTED = "drloc_coco"
 # With a token for it; such backbones' names end so.
 TOKEN = "distilled"
+# Scored by one of its tokens.
+_TOKENS = {"distilled_class_token": "class", "distilled_dist_token": "distillation"}
+_WHOLE = ("cait", "cait_distilled")
 _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
 
 
@@ -93,7 +96,19 @@ def reading_of(record: Published) -> Reading | None:
         return Reading("test", record.metric)
     if record.metric != "top1":
         return None
-    return Reading(SETS.get(record.dataset, (record.dataset, "test"))[1], "top1")
+    set_name = SETS.get(record.dataset, (record.dataset, "test"))[1]
+    return Reading(f"{set_name}{_how_scored(record)}", "top1")
+
+
+def _how_scored(record: Published) -> str:
+    """Return what a set's name ends with where runs are not scored as in training."""
+    if (token := _TOKENS.get(record.method)) is not None:
+        return f"@{token}-token"
+    crop = record.variant.get("crop_ratio")
+    # CaiT is trained to be scored on whole images; its transfer has a recipe of its own.
+    if (record.recipe or "") in _WHOLE and crop not in (None, 1.0):
+        return f"@crop{crop:g}"
+    return ""
 
 
 def is_recorded(one: Made, record: Published, paper: str) -> bool:
@@ -111,7 +126,7 @@ def _backbones(record: Published) -> tuple[str, ...]:
     """Return the short names of what the record's backbone may be."""
     if _DEPTHS in record.variant:
         return ("deit_s", "deit_s_late")
-    if record.method == TOKEN:
+    if _method(record) == TOKEN:
         return (f"{record.backbone}_{TOKEN}",)
     return BACKBONES.get(record.backbone, (record.backbone,))
 
@@ -119,6 +134,8 @@ def _backbones(record: Published) -> tuple[str, ...]:
 def _method(record: Published) -> str:
     if _DEPTHS in record.variant:
         return BASELINE
+    if record.method in _TOKENS:
+        return TOKEN
     if record.recipe == by_neighbours.RECIPE:
         return by_neighbours.method_of_record(record)
     return record.method

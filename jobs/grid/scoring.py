@@ -1,5 +1,7 @@
 """Which scores a run gets while it trains, and which `vtjobs evaluate` can give it afterwards."""
 
+import re
+
 from ..run.metrics import OF_TASK
 from ..run.settings import CellSettings, DatasetSettings
 from . import catalogue
@@ -9,6 +11,12 @@ from .own_function import NEIGHBOURS
 _OTHERWISE = "@"
 # Of masks at several sizes: `test@scales0.5-1`.
 _SCALES = "scales"
+# Of an option what a set's name has of it: `test@288px-crop0.9`, `test@class-token`.
+_OPTIONS = {
+    "--image-size": r"(\d+)px",
+    "--crop-pct": r"crop([\d.]+)",
+    "--token": r"(\w+)-token",
+}
 
 
 def can_be_scored(
@@ -48,9 +56,12 @@ def evaluation(metric: str, set_name: str) -> str:
     if base != "test":
         words += ["--sets", base]
     if how in catalogue.datasets():
-        words += ["--labels", how]
+        return " ".join([*words, "--labels", how])
     if how.startswith(_SCALES):
         words += ["--scales", how.removeprefix(_SCALES).replace("-", ",")]
+    for option, pattern in _OPTIONS.items():
+        if found := re.search(pattern, how):
+            words += [option, found[1]]
     return " ".join(words)
 
 

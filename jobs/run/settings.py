@@ -18,6 +18,10 @@ objects of an image, each with a class, a box and a mask."""
 CLASSIFICATION: Task = "classification"
 
 
+Token = Literal["class", "distillation"]
+"""Of a student with a token for what its teacher says: which of its two classifiers answers."""
+
+
 class Weights(Document, frozen=True, kw_only=True):
     """The file that a backbone's weights are read from."""
 

@@ -18,7 +18,7 @@ from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ...jobs.grid import catalogue
 from ...jobs.grid.scoring import has_further_sets
-from ...jobs.run.settings import DatasetSettings
+from ...jobs.run.settings import CellSettings, DatasetSettings, Token
 from ...jobs.units import plural
 from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
@@ -38,6 +38,7 @@ def evaluate(
     scales: Sequence[float] = (),
     knn: Sequence[int] = (),
     labels: str | None = None,
+    token: Token | None = None,
     on_left_out: Callable[[str], None] = lambda told: None,
 ) -> list[records.ResultRow]:
     """Score the completed ones among these runs; return their results on these sets.
@@ -54,6 +55,7 @@ def evaluate(
             classifier.
         labels: a known dataset whose classes count, for runs that were trained on its images. Of
             runs that were trained on its classes, their own count.
+        token: the classifier that answers alone, of students with a distillation token.
         on_left_out: told how many runs were left out, as they were trained on other images.
 
     Raises:
@@ -68,6 +70,7 @@ def evaluate(
             "--crop-pct": crop_pct,
             "--knn": ",".join(map(str, knn)) or None,
             "--scales": ",".join(map(str, scales)) or None,
+            "--token": token,
         }
         by_grid, others = _chosen(completed, sets, knn, labels, options)
         settings = queries.grid_settings(connection, {grid_id for grid_id, _ in by_grid})
@@ -97,7 +100,7 @@ def evaluate(
 
 def _other_task(dataset: DatasetSettings, options: Mapping[str, Any]) -> str | None:
     """Return why a run cannot be scored as the options say, by what it was trained for."""
-    of_classes = ("--image-size", "--crop-pct", "--knn")
+    of_classes = ("--image-size", "--crop-pct", "--knn", "--token")
     wrong = {
         "classification": ("--scales",),
         "segmentation": of_classes,
@@ -111,6 +114,14 @@ def _other_task(dataset: DatasetSettings, options: Mapping[str, Any]) -> str | N
     if dataset.has_masks:
         return f"{option}: not for runs on masks. Remove it, or give --scales for other sizes"
     return f"{option}: for runs on masks alone. Give --image-size for another size"
+
+
+def _without_token(settings: CellSettings) -> str | None:
+    """Return why a run cannot be scored by one of two tokens."""
+    # As timm's models with two are called.
+    if "_distilled" in settings.backbone.model:
+        return None
+    return "--token: for backbones with a distillation token alone, such as deit_s_distilled"
 
 
 def _chosen(
@@ -132,6 +143,8 @@ def _chosen(
         if not knn and not run.settings.head.shared.labels:
             continue
         why = _other_images(dataset, labels) or _other_task(dataset, options)
+        if why is None and options["--token"] is not None:
+            why = _without_token(run.settings)
         if why is not None:
             others.append(why)
             continue

@@ -7,7 +7,8 @@ import torch
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
-from ...jobs.run.settings import DistillParameters
+from ...jobs.run.settings import DistillParameters, Token
+from ..errors import BackboneError
 
 
 class LateFusion(VisionTransformerDistilled):
@@ -26,6 +27,30 @@ class LateFusion(VisionTransformerDistilled):
             return super().forward_head(x, pre_logits)
         both = torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])]).float()
         return both.log_softmax(2).logsumexp(0) - math.log(2)
+
+
+class ByOneToken(VisionTransformerDistilled):
+    """A model with a distillation token that answers by one of its two classifiers alone."""
+
+    token: Token
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Any:
+        """Return the logits of one token, [B, classes]."""
+        if pre_logits:
+            return super().forward_head(x, pre_logits)
+        return self.head(x[:, 0]) if self.token == "class" else self.head_dist(x[:, 1])
+
+
+def answer_by(model: nn.Module, token: Token) -> None:
+    """Let a model with a distillation token answer by one of its two classifiers alone.
+
+    Raises:
+        BackboneError: it has no such token.
+    """
+    if not isinstance(model, VisionTransformerDistilled):
+        raise BackboneError(f"backbone {type(model).__name__} has no distillation token")
+    model.__class__ = ByOneToken
+    model.token = token
 
 
 def prepare_student(model: nn.Module, params: DistillParameters) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.documents import changed, from_plain
@@ -24,7 +24,7 @@ from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
 from ...jobs.grid.own_function import is_taken
 from ...jobs.run.metrics import MAIN, METRICS
-from ...jobs.run.settings import OwnFunction, RecipeSettings
+from ...jobs.run.settings import OwnFunction, RecipeSettings, Token
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.allocation import DECODED_GIB
 from ...jobs.workspace.journal import JournalWriter
@@ -61,6 +61,7 @@ def score(
     image_size: int | None = None,
     crop_pct: float | None = None,
     scales: Sequence[float] = (),
+    token: Token | None = None,
     neighbours: ByNeighbours | None = None,
 ) -> dict[str, Any]:
     """Return set -> scores of a run's final weights, and journal them.
@@ -77,9 +78,11 @@ def score(
         crop_pct: another share that the centre crop keeps; `test@crop1`.
         scales: of images with masks, as factors of the recipe's size: the mean of all, and of the
             mirror images; the set is then called `test@scales0.5-1-1.5`.
+        token: the classifier that answers alone, of a student with two; `test@class-token`.
         neighbours: score the features by nearest neighbours, in place of the classifier.
 
     Raises:
+        BackboneError: the student has one classifier.
         BadInput: there are fewer training images than neighbours.
         NoWeights: the run has not completed, or its weights are gone or damaged.
         DataError: the dataset is not there.
@@ -105,6 +108,10 @@ def score(
     )
     model = build(spec.backbone, changed(spec, recipe=recipe).shape, spec.head)
     load_weights(model, final.weights)
+    if token is not None:
+        from ..models.students import answer_by
+
+        answer_by(model, token)
     model.to(device)
     scorer = _Scorer(
         spec=spec,
@@ -131,7 +138,7 @@ def score(
     else:
         scores = scorer.by_neighbours(sets, neighbours)
     labels = None if neighbours is None else neighbours.labels
-    how = _how(image_size, crop_pct, scales, labels)
+    how = _how(image_size, crop_pct, scales, labels, token)
     found = {f"{name}{how}": values for name, values in scores.items()}
     _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
     return found
@@ -332,12 +339,17 @@ def _going_on(counted: Counted) -> Callable[[], bool]:
 
 
 def _how(
-    image_size: int | None, crop_pct: float | None, scales: Sequence[float], labels: str | None
+    image_size: int | None,
+    crop_pct: float | None,
+    scales: Sequence[float],
+    labels: str | None,
+    token: Token | None,
 ) -> str:
     """Return what a set's name ends with where it is not scored as in training."""
     parts = [f"{image_size}px"] if image_size is not None else []
     parts += [f"crop{crop_pct:g}"] if crop_pct is not None else []
     parts += ["scales" + "-".join(f"{scale:g}" for scale in scales)] if scales else []
+    parts += [f"{token}-token"] if token is not None else []
     parts += [labels] if labels is not None else []
     return f"@{'-'.join(parts)}" if parts else ""
 
@@ -389,6 +401,7 @@ def main() -> int:
     )
     parser.add_argument("--knn", type=lambda text: [int(count) for count in text.split(",")])
     parser.add_argument("--labels")
+    parser.add_argument("--token", choices=get_args(Token))
     parser.add_argument("run_ids", nargs="+")
     options = parser.parse_args()
     metrics = from_plain(json.load(sys.stdin) if options.metrics else [], list[OwnFunction])
@@ -406,6 +419,7 @@ def main() -> int:
             image_size=options.image_size,
             crop_pct=options.crop_pct,
             scales=options.scales,
+            token=options.token,
             neighbours=neighbours,
         )
         return "\n".join(_line(run_id, name, metrics) for name, metrics in found.items())

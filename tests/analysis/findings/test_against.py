@@ -366,8 +366,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
 @pytest.mark.parametrize(
     ("table", "grids", "count"),
     [
-        # Those of a distilled model by one of its tokens are not made.
-        ("3.3", DEIT, 16),
+        ("3.3", DEIT, 24),
         # Those of RegNet are cited.
         ("3.5", DEIT, 36),
         # At 224 pixels, but for ImageNet itself.
@@ -383,7 +382,8 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("3.14", "thesis-cait-distilled", 2),
         ("3.15", CAIT, 36),
         ("3.17", CAIT, 24),
-        ("3.19", "thesis-table3-19", 24),
+        ("3.19", "thesis-table3-19 thesis-cait thesis-cait-distilled", 28),
+        ("3.22", CAIT, 36),
         ("5.5", "thesis-table5-5", 12),
         ("5.1", "thesis-patchconvnet", 8),
         ("5.7", "thesis-table5-7", 6),
@@ -398,7 +398,7 @@ def test_models_of_the_thesis_are_compared_on_all_its_sets(
     cells = [
         cell
         for grid in grids.split()
-        for name in ("test", "v2", "real")
+        for name in {one.set for one in readings_of(f"thesis:{table}")}
         for cell in finished(grid, name)
     ]
     rows = against(f"thesis:{table}", cells).rows

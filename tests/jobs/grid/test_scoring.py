@@ -85,6 +85,9 @@ def test_the_options_of_an_evaluation_follow_from_the_score() -> None:
     assert evaluation("knn10", "test@cifar100") == "evaluate --knn 10 --labels cifar100"
     assert evaluation("map", "v2") == "evaluate --knn 20 --sets v2"
     assert evaluation("balanced", "test") == "evaluate"
+    assert evaluation("top1", "v2@crop0.875") == "evaluate --sets v2 --crop-pct 0.875"
+    assert evaluation("top1", "test@288px-crop1") == "evaluate --image-size 288 --crop-pct 1"
+    assert evaluation("top1", "test@class-token") == "evaluate --token class"
 
 
 @pytest.mark.parametrize("metric", ["knn20", "map"])

@@ -2,13 +2,13 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from vtjobs.jobs.grid import catalogue
-from vtjobs.jobs.run.settings import ModelShape
+from vtjobs.jobs.run.settings import ModelShape, Token
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.workspace.journal import JournalWriter, read_all
 from vtjobs.jobs.workspace.paths import Workspace
@@ -22,7 +22,7 @@ from vtjobs.workers.tools.score import ByNeighbours, Counted, NoWeights, score
 from vtjobs.workers.training.trainee import make_numerics
 
 from ...support.tools import call_here
-from ...support.training import CONVNET, run_spec, training
+from ...support.training import CONVNET, make_backbone, run_spec, training
 
 
 @pytest.fixture
@@ -122,6 +122,18 @@ def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(
     same = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, crop_pct=1.0)
     assert same["test@crop1"]["loss"] == pytest.approx(scores["loss"], rel=1e-6)
     assert before == sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))
+
+
+def test_a_student_with_two_tokens_may_be_scored_by_one_of_them(tmp_path: Path) -> None:
+    student = make_backbone(
+        "deit_tiny_distilled_patch16_224", patch_size=8, embed_dim=16, depth=2, num_heads=2
+    )
+    workspace, spec, scores = complete(tmp_path, run_spec(student, epochs=1))
+    found = {}
+    for token in get_args(Token):
+        found |= score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, token=token)
+    assert set(found) == {"test@class-token", "test@distillation-token"}
+    assert len({one["loss"] for one in (*found.values(), scores)}) == 3
 
 
 def test_features_are_scored_by_their_nearest_training_images(

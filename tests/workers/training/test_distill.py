@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from vtjobs.jobs.documents import changed, to_plain
 from vtjobs.jobs.grid.image_folder import file_sha256
-from vtjobs.jobs.run.settings import BackboneSettings, DistillParameters, Weights
+from vtjobs.jobs.run.settings import BackboneSettings, DistillParameters, Token, Weights
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.checkpoints.manifest import MODEL
+from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build
+from vtjobs.workers.models.students import answer_by
 from vtjobs.workers.training.distill import Distillation
 from vtjobs.workers.training.trainee import Numerics
 
@@ -189,6 +191,26 @@ def test_a_distillation_token_learns_from_the_teacher_and_is_joined_at_test_time
     )
     torch.testing.assert_close(joined, wanted)
     assert one.run()
+
+
+def test_each_of_the_two_tokens_may_answer_alone(tmp_path: Path) -> None:
+    teacher, paths = _teacher_file(tmp_path)
+    one = training(_student(teacher, DISTILLED, weight=0.5), tmp_path, paths=paths)
+    model: Any = one.trainee.backbone.eval()
+    images = torch.rand(3, 1, 16, 16)
+    tokens = model.forward_features(images)
+    wanted: dict[Token, Tensor] = {
+        "class": model.head(tokens[:, 0]), "distillation": model.head_dist(tokens[:, 1])
+    }  # fmt: skip
+    for token, logits in wanted.items():
+        answer_by(model, token)
+        assert torch.equal(model(images), logits)
+
+
+def test_a_model_with_one_token_cannot_answer_by_another(tmp_path: Path) -> None:
+    model = build(VIT, run_spec(VIT).shape)
+    with pytest.raises(BackboneError, match="VisionTransformer has no distillation token"):
+        answer_by(model, "distillation")
 
 
 def test_only_the_token_of_the_teacher_gets_its_gradient(tmp_path: Path) -> None:
