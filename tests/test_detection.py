@@ -78,6 +78,13 @@ def test_scored_once_more_a_run_has_the_score_that_it_had(lab: Cli) -> None:
     assert after == before
 
 
+def test_what_a_detector_costs_is_counted(lab: Cli) -> None:
+    costs = {cell["dataset"]: cell for cell in lab.json("cost", "parts")}
+    detector, classifier = costs["parts"], costs["whole"]
+    assert detector["parameters"] > classifier["parameters"]
+    assert detector["multiply_adds"] > classifier["multiply_adds"] > 0
+
+
 def test_curves_are_of_the_precision_of_boxes_without_being_asked(lab: Cli) -> None:
     curves = lab.json("curve", "parts", "stage=detect")
     assert {curve["metric"] for curve in curves} == {"ap_box"}

@@ -77,14 +77,18 @@ class Detector(OnMaps):
         self.rpn = _proposer(width, [*strides, 2 * strides[-1]])
         self.roi_heads = _heads(width, classes, named, strides[0])
 
-    def forward(self, images: Tensor, sizes: Sequence[tuple[int, int]]) -> list[Found]:
+    def forward(
+        self, images: Tensor, sizes: Sequence[tuple[int, int]] | None = None
+    ) -> list[Found]:
         """Return what is in each image, as a model in evaluation finds it.
 
         Args:
             images: [B, C, H, W].
-            sizes: height and width of each within it; what lies beyond was filled up.
+            sizes: height and width of each within it; what lies beyond was filled up. None: none
+                was.
         """
-        shown = ImageList(images, list(sizes))
+        height, width = images.shape[2:]
+        shown = ImageList(images, [(height, width)] * len(images) if sizes is None else list(sizes))
         maps = self._maps(images)
         proposals, _ = self.rpn(shown, maps)
         found, _ = self.roi_heads(maps, proposals, shown.image_sizes)

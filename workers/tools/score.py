@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..data.image_set import ImageSet
+    from ..training.group import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +130,8 @@ def score(
         data_root=data_root,
         paths=paths,
     )
-    if spec.dataset.has_objects:
-        scores = scorer.by_objects(sets)
-    elif spec.dataset.has_masks:
-        scores = scorer.by_pixels(sets)
+    if not spec.dataset.has_classes:
+        scores = scorer.by_whole_images(sets)
     elif neighbours is None:
         scores = scorer.by_classifier(sets, metrics)
     else:
@@ -206,57 +205,51 @@ class _Scorer:
             )
         return found
 
-    def by_objects(self, sets: Sequence[str]) -> dict[str, Any]:
-        """Return set -> ap_box, ap_mask and the like, of images with objects."""
+    def by_whole_images(self, sets: Sequence[str]) -> dict[str, Any]:
+        """Return set -> scores, of images with masks or with objects."""
+        from ..training.group import Group
+
+        group = Group(rank=0, world_size=1, device=self.numerics.device)
+        score = self._objects if self.spec.dataset.has_objects else self._masks
+        found: dict[str, Any] = {}
+        for name in sets:
+            images = self._part(name)
+            found[name] = score(images, group, _going_on(Counted(f"scored of {name}", len(images))))
+        return found
+
+    def _objects(
+        self, images: "ImageSet", group: "Group", keep_going: Callable[[], bool]
+    ) -> dict[str, float] | None:
         from ..data.object_pipeline import ObjectSource
         from ..training.detection import evaluate_objects
-        from ..training.group import Group
 
-        device = self.numerics.device
-        found: dict[str, Any] = {}
-        for name in sets:
-            source = ObjectSource(
-                self._part(name),
-                self.spec.dataset,
-                self.recipe,
-                device,
-                threads=self.decoder.workers,
-            )
-            found[name] = evaluate_objects(
-                self.model,
-                source,
-                Group(rank=0, world_size=1, device=device),
-                self.numerics,
-                keep_going=_going_on(Counted(f"scored of {name}", source.size)),
-            )
-        return found
+        source = ObjectSource(
+            images, self.spec.dataset, self.recipe, group.device, threads=self.decoder.workers
+        )
+        return evaluate_objects(self.model, source, group, self.numerics, keep_going=keep_going)
 
-    def by_pixels(self, sets: Sequence[str]) -> dict[str, Any]:
-        """Return set -> miou, macc, pixel_acc and loss, of images with masks."""
+    def _masks(
+        self, images: "ImageSet", group: "Group", keep_going: Callable[[], bool]
+    ) -> dict[str, float] | None:
         from ..data.mask_pipeline import MaskSource
-        from ..training.group import Group
         from ..training.masks import evaluate_masks
 
-        device = self.numerics.device
-        found: dict[str, Any] = {}
-        for name in sets:
-            source = MaskSource(
-                self._part(name),
-                self.spec.dataset,
-                self.recipe,
-                device,
-                threads=self.decoder.workers,
-                scales=self.scales or (1.0,),
-            )
-            found[name] = evaluate_masks(
-                self.model,
-                source,
-                Group(rank=0, world_size=1, device=device),
-                self.numerics,
-                mirrored=bool(self.scales),
-                keep_going=_going_on(Counted(f"scored of {name}", source.size)),
-            )
-        return found
+        source = MaskSource(
+            images,
+            self.spec.dataset,
+            self.recipe,
+            group.device,
+            threads=self.decoder.workers,
+            scales=self.scales or (1.0,),
+        )
+        return evaluate_masks(
+            self.model,
+            source,
+            group,
+            self.numerics,
+            mirrored=bool(self.scales),
+            keep_going=keep_going,
+        )
 
     def by_neighbours(self, sets: Sequence[str], neighbours: ByNeighbours) -> dict[str, Any]:
         """Return set -> accuracy and mean average precision by nearest training images."""
