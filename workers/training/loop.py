@@ -36,6 +36,7 @@ from .parts import leave_trainable
 from .passes import Share
 from .plan import TrainingPlan
 from .run_log import EpochFacts, RunLog, Scores
+from .schedule import make_schedule, schedule_epochs, schedule_position
 from .state import publish, restore
 from .sums import EpochSums, means_of
 from .trainee import (
@@ -46,10 +47,7 @@ from .trainee import (
     make_ema,
     make_numerics,
     make_optimizer,
-    make_schedule,
     make_trainee,
-    schedule_epochs,
-    schedule_position,
 )
 
 Report = Callable[..., None]

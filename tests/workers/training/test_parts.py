@@ -14,7 +14,8 @@ from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.randomness import Streams
 from vtjobs.workers.training.parts import Part, layer_groups, leave_trainable, parameters_of
-from vtjobs.workers.training.trainee import Trainee, make_optimizer, make_schedule, make_trainee
+from vtjobs.workers.training.schedule import make_schedule
+from vtjobs.workers.training.trainee import Trainee, make_optimizer, make_trainee
 
 from ...support.training import CONVNET, VIT, make_backbone, newest, run_spec, training, weights_of
 

@@ -18,6 +18,7 @@ from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build, create_arguments
 from vtjobs.workers.randomness import Streams
+from vtjobs.workers.training.schedule import make_schedule, schedule_position
 from vtjobs.workers.training.trainee import (
     PrecisionError,
     Trainee,
@@ -26,9 +27,7 @@ from vtjobs.workers.training.trainee import (
     layers_with_statistics,
     make_numerics,
     make_optimizer,
-    make_schedule,
     make_trainee,
-    schedule_position,
     tap_of,
 )
 
