@@ -11,6 +11,8 @@ from .policy_names import policy_problem
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Contradiction = tuple[tuple[str, ...], bool, str]
+"""Fields that may contradict each other, whether they do, and what to say then."""
 Epoch = Annotated[int, Field(ge=1, le=100_000)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
@@ -288,8 +290,17 @@ class Recipe(BaseModel):
                 raise Inconsistent(message, fields)
         return self
 
-    def _contradictions(self) -> Iterator[tuple[tuple[str, ...], bool, str]]:
-        """Yield what may contradict itself: the fields, whether it does, and what to say then."""
+    def _contradictions(self) -> Iterator[Contradiction]:
+        yield from self._of_length()
+        yield from self._of_images()
+        yield (
+            ("bce_threshold", "loss"),
+            self.bce_threshold is not None and self.loss != "bce",
+            "bce_threshold needs `loss: bce`",
+        )
+
+    def _of_length(self) -> Iterator[Contradiction]:
+        """Yield what batches and epochs may contradict."""
         yield (
             ("batch_size", "virtual_ranks"),
             self.batch_size % self.virtual_ranks != 0,
@@ -305,6 +316,15 @@ class Recipe(BaseModel):
             self.schedule_epochs is not None and self.schedule_epochs < self.epochs,
             f"schedule_epochs {self.schedule_epochs} must not be less than epochs {self.epochs}",
         )
+        falls = self.decay_epochs
+        yield (
+            ("decay_epochs",),
+            isinstance(falls, tuple) and list(falls) != sorted(set(falls)),
+            "decay_epochs: expected a rising list",
+        )
+
+    def _of_images(self) -> Iterator[Contradiction]:
+        """Yield what may contradict itself of how images are shown."""
         is_tensor = self.pipeline == "tensor"
         policy = self.auto_augment or ""
         of_pil = {
@@ -319,17 +339,6 @@ class Recipe(BaseModel):
             ("color_jitter", "auto_augment"),
             bool(self.color_jitter and policy) and "3a" not in policy,
             "color_jitter goes with auto_augment 3a alone: timm ignores it with any other policy",
-        )
-        yield (
-            ("bce_threshold", "loss"),
-            self.bce_threshold is not None and self.loss != "bce",
-            "bce_threshold needs `loss: bce`",
-        )
-        falls = self.decay_epochs
-        yield (
-            ("decay_epochs",),
-            isinstance(falls, tuple) and list(falls) != sorted(set(falls)),
-            "decay_epochs: expected a rising list",
         )
         yield (
             ("longest_side", "image_size"),
