@@ -38,7 +38,7 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("thesis", "5.1"): ("thesis-patchconvnet",),
     ("thesis", "6.3.4-show-case"): ("thesis-seeds",),
     ("thesis", "6.6"): ("thesis-lowres", "thesis-deit3"),
-    ("thesis", "6.7"): ("thesis-deit3",),
+    ("thesis", "6.7"): ("thesis-deit3", "thesis-deit3-384"),
     ("thesis", "6.15"): ("thesis-deit3",),
     ("thesis", "fig6.7"): ("thesis-seeds",),
 }
@@ -65,6 +65,8 @@ RECIPES = {
     "deit3_1k": "deit3-1k",
     "grafit": "grafit",
 }
+# Of a recipe that of fine-tuning at another resolution.
+_FINER = {"deit": "deit-finetune", "cait": "cait-finetune", "deit3-1k": "deit3-finetune"}
 # They decide how a step is computed, not what it is meant to be.
 _NO_DIFFERENCE = frozenset(
     {
@@ -194,9 +196,7 @@ def _recipe(record: Published) -> str | None:
     if record.protocol == LOWRES:
         return "deit3-finetune"
     recipe = RECIPES.get(record.recipe or "")
-    if record.protocol == FINER and recipe in ("deit", "cait"):
-        return f"{recipe}-finetune"
-    return recipe
+    return _FINER.get(recipe or "", recipe) if record.protocol == FINER else recipe
 
 
 def _differing(

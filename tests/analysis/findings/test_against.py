@@ -388,7 +388,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("5.1", "thesis-patchconvnet", 8),
         ("5.7", "thesis-table5-7", 6),
         ("5.8", "thesis-table5-8", 14),
-        ("6.7", "thesis-deit3", 8),
+        ("6.7", "thesis-deit3 thesis-deit3-384", 14),
         ("6.15", "thesis-deit3", 42),
     ],
 )

@@ -22,6 +22,7 @@ TABLES = {
     "thesis-table3-13": (13, 13), "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (7, 7),
     "thesis-table2-7": (7, 35), "thesis-table2-11": (8, 40), "thesis-table2-12": (1, 1), "thesis-table2-13": (6, 30),
     "thesis-table2-14": (56, 56),
+    "thesis-deit3-384": (3, 6),
     "thesis-distilled": (12, 12), "thesis-distilled-384": (4, 8), "thesis-cait-384": (9, 18),
     "thesis-cait-distilled": (9, 9), "thesis-cait-distilled-384": (11, 21),
     "thesis-table3-7": (12, 14), "thesis-table3-19": (24, 28), "thesis-table5-5": (12, 14),
