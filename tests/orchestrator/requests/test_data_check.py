@@ -59,7 +59,8 @@ def test_every_known_dataset_is_missed_if_any_part_of_it_is_missing(
     tmp_path: Path, name: str
 ) -> None:
     files = catalogue.datasets()[name]["files"]
-    recipe = "upernet" if catalogue.dataset(name).has_masks else "quickstart"
+    recipes = {"segmentation": "upernet", "detection": "mask-rcnn"}
+    recipe = recipes.get(catalogue.dataset(name).task, "quickstart")
     for absent in files:
         root = tmp_path / absent.replace("/", "-")
         (root / "data").mkdir(parents=True)
