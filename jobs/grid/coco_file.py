@@ -1,7 +1,7 @@
 """Files of annotated objects as COCO has them (Lin et al. 2014)."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -214,32 +214,34 @@ def _unpacked(text: str) -> Iterator[int]:
 
 def _problems(found: CocoFile) -> Iterator[str]:
     """Yield what contradicts itself in a file."""
-    images: dict[str, Iterable[Any]] = {
-        "id": (one.id for one in found.images),
-        "file_name": (one.file_name for one in found.images),
-    }
-    categories: dict[str, Iterable[Any]] = {
-        "id": (one.id for one in found.categories),
-        "name": (one.name for one in found.categories),
-    }
-    for name, fields in (("images", images), ("categories", categories)):
-        for field, values in fields.items():
-            yield from _of_list(name, field, list(values))
+    yield from _of_list("images", "id", [one.id for one in found.images])
+    yield from _of_list("images", "file_name", [one.file_name for one in found.images])
+    yield from _of_list("categories", "id", [one.id for one in found.categories])
+    yield from _of_list("categories", "name", [one.name for one in found.categories])
     for number, picture in enumerate(found.images):
-        path = PurePosixPath(picture.file_name)
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            yield f"images[{number}]: file_name {picture.file_name!r} leaves the images' folder"
-        if not all(side.is_integer() and side >= 1 for side in (picture.width, picture.height)):
-            yield f"images[{number}]: width and height must be whole numbers above 0"
-    known = {one.id for one in found.images}, {one.id for one in found.categories}
+        yield from _of_picture(f"images[{number}]", picture)
+    images, categories = {one.id for one in found.images}, {one.id for one in found.categories}
     for number, one in enumerate(found.annotations):
-        where = f"annotations[{number}]"
-        if one.image_id not in known[0]:
-            yield f"{where}: there is no image with id {one.image_id}"
-        if one.category_id not in known[1]:
-            yield f"{where}: there is no category with id {one.category_id}"
-        if not all(map(math.isfinite, one.bbox)) or min(one.bbox[2:]) < 0:
-            yield f"{where}: bbox {list(one.bbox)} is none. Expected [left, top, width, height]"
+        yield from _of_annotation(f"annotations[{number}]", one, images, categories)
+
+
+def _of_picture(where: str, picture: Picture) -> Iterator[str]:
+    path = PurePosixPath(picture.file_name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        yield f"{where}: file_name {picture.file_name!r} leaves the images' folder"
+    if not all(side.is_integer() and side >= 1 for side in (picture.width, picture.height)):
+        yield f"{where}: width and height must be whole numbers above 0"
+
+
+def _of_annotation(
+    where: str, one: Annotation, images: set[Number], categories: set[Number]
+) -> Iterator[str]:
+    if one.image_id not in images:
+        yield f"{where}: there is no image with id {one.image_id}"
+    if one.category_id not in categories:
+        yield f"{where}: there is no category with id {one.category_id}"
+    if not all(map(math.isfinite, one.bbox)) or min(one.bbox[2:]) < 0:
+        yield f"{where}: bbox {list(one.bbox)} is none. Expected [left, top, width, height]"
 
 
 def _of_list(name: str, field: str, values: list[Any]) -> Iterator[str]:

@@ -43,7 +43,8 @@ def describe_objects(path: Path) -> dict[str, Any]:
     parts = {part: _part(path, part) for part in ("train", test)}
     train, scored = parts["train"], parts[test]
     if train.classes != scored.classes:
-        odd = sorted(set(train.classes.items()) ^ set(scored.classes.items()))[:5]
+        # As text: one part may have numbers, the other one words.
+        odd = sorted(set(train.classes.items()) ^ set(scored.classes.items()), key=str)[:5]
         named = ", ".join(f"{number}: {name}" for number, name in odd)
         raise BadInput(f"dataset {path}: train and {test} have different categories ({named})")
     learnt = sum(not all(one.iscrowd for one in objects) for objects in train.of_images())
@@ -51,20 +52,20 @@ def describe_objects(path: Path) -> dict[str, Any]:
         raise BadInput(f"dataset {_file(path, 'train')}: no image has an object to learn")
     if all(one.iscrowd for one in scored.annotations):
         raise BadInput(f"dataset {_file(path, test)}: no image has an object to find")
-    files = [
-        name
-        for part, found in parts.items()
-        for name in (
-            str(_file(path, part).relative_to(path)),
-            *(f"{PICTURES}/{part}/{one.file_name}" for one in found.images),
-        )
-    ]
     return {
-        "fingerprint": manifest_of(path, files),
+        "fingerprint": manifest_of(
+            path, [name for part in parts for name in _files(path, part, parts[part])]
+        ),
         "classes": len(train.classes),
         "train": learnt,
         "test": len(scored.images),
     }
+
+
+def _files(path: Path, part: str, found: CocoFile) -> list[str]:
+    """Return a part's files by their names in the folder."""
+    pictures = [f"{PICTURES}/{part}/{one.file_name}" for one in found.images]
+    return [str(_file(path, part).relative_to(path)), *pictures]
 
 
 def _file(path: Path, part: str) -> Path:

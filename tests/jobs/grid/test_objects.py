@@ -133,6 +133,10 @@ def test_files_may_be_called_as_programs_for_annotating_call_them(parts: Path) -
             lambda all: all["categories"].append({"id": 9, "name": "ring"}),
             "train and test have different categories (9: ring)",
         ),
+        (
+            lambda all: all["categories"].append({"id": "9", "name": "ring"}),
+            "train and test have different categories (9: ring)",
+        ),
         (lambda all: all["images"][0].update(file_name="gone.png"), "gone.png"),
     ],
 )
