@@ -52,7 +52,7 @@ def mcnemar(
         if one is None:
             raise NothingMatched(
                 f"run {run_id} has no per-image results on {set_name}: completed runs have them,"
-                " but for those on masks"
+                " but for those on masks or objects"
             )
     first, second = (per_image.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
     if first != second:

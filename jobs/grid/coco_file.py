@@ -15,6 +15,8 @@ _MARK = b"\xef\xbb\xbf"
 _FEWEST = 6
 # How far beyond its image a corner may lie, in sides of the image.
 _BEYOND = 2
+# Bits of a run's length.
+_LONGEST = 60
 Number = int | str
 """Of an image or a class: COCO has integers, some programs write text."""
 Segmentation = list[list[float]] | dict[str, Any]
@@ -196,7 +198,8 @@ def _unpacked(text: str) -> Iterator[int]:
     value = shift = 0
     for character in text:
         bits = ord(character) - 48
-        if not 0 <= bits < 64:
+        # No run is so long, and to add up numbers without end would take for ever.
+        if not 0 <= bits < 64 or shift > _LONGEST:
             yield -1
             return
         value |= (bits & 0x1F) << shift

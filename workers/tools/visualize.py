@@ -150,7 +150,7 @@ def _require_task(final: Final, kind: Kind) -> None:
         what = "masks" if dataset.has_masks else "objects"
         raise BadInput(f"--kind {kind}: run {run_id} was trained on {what}. Set --kind masks")
     if kind == "masks" and dataset.has_classes:
-        raise BadInput(f"--kind masks: run {run_id} was not trained on masks. Set another kind")
+        raise BadInput(f"--kind masks: run {run_id} was trained on classes. Set another kind")
 
 
 def _places(asked: Asked, images: ImageSet, most: int) -> list[int]:

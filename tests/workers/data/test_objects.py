@@ -130,6 +130,7 @@ def test_of_an_object_without_an_area_its_mask_has_one(tmp_path: Path) -> None:
         ({"size": [6, 8], "counts": [9]}, "its runs are of 9 pixels, the image has 48"),
         ({"size": [6, 8], "counts": "0"}, "its runs are of 0 pixels"),
         ({"size": [6, 8], "counts": "~~~~~~~~~ooooo"}, "its counts are no lengths of runs"),
+        ({"size": [6, 8], "counts": "o" * 10**6}, "its counts are no lengths of runs"),
         ({"size": [3, 3], "counts": [9]}, r"its size is \[3, 3\], the image's \[6, 8\]"),
         ({"size": [10**6, 10**6], "counts": [10**12]}, "its size is"),
         ("a mask", "expected polygons or a run-length code"),
