@@ -129,18 +129,11 @@ def measure(
         raise BadInput(
             f"--precision {precision}: unknown. {suggest(precision, ('fp32', 'fp16', 'bf16'))}"
         )
-    command = [
-        sys.executable,
-        "-m",
-        "vtjobs.workers.tools.measure",
-        "--image-size",
-        str(image_size),
-    ]
-    command += ["--classes", str(classes), "--precision", precision, "--repeats", str(repeats)]
-    command += [
-        *(["--training"] if training else []),
-        *(["--batch", batch] if batch != "largest" else []),
-    ]
+    command = [sys.executable, "-m", "vtjobs.workers.tools.measure"]
+    command += ["--image-size", str(image_size), "--classes", str(classes)]
+    command += ["--precision", precision, "--repeats", str(repeats)]
+    command += ["--training"] if training else []
+    command += ["--batch", batch] if batch != "largest" else []
     done = subprocess.run(
         [*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment()
     )

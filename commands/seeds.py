@@ -179,29 +179,19 @@ def topup(
         )
     context = open_workspace(workspace)
     make_pass(context, start=False)
-    needs = _needs(
-        context,
-        selection([own.grid.name if source == given else given]),
-        Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric),
-    )
+    wanted = Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric)
+    needs = _needs(context, selection([own.grid.name if source == given else given]), wanted)
     failed = _ended_without_a_result(context, needs)
-    wanted = {need.cell_id: need.planned + (need.more or 0) for need in needs.cells}
+    sizes = {need.cell_id: need.planned + (need.more or 0) for need in needs.cells}
     known = {need.cell_id: need.seeds for need in needs.cells}
     taken = imported_seeds(context, known)
-    target = seeds_of_cells(own.expansion, wanted, known, stored=source != given, taken=taken)
+    target = seeds_of_cells(own.expansion, sizes, known, stored=source != given, taken=taken)
+
     # With the file's own seeds: its rules may name any of them.
     every = sorted({*own.grid.seeds, *(seed for seeds in target.values() for seed in seeds)})
-    wider = prepared(
-        workspace,
-        source,
-        [*(settings or []), f"seeds={every}"],
-        None,
-        backend,
-        choose=chooser(target),
-    )
-    if lost := left_out(wider.expansion, target):
-        message = f"cannot add {', '.join(lost[:5])}: exclude, include or overrides names that seed"
-        raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
+    rules = [*(settings or []), f"seeds={every}"]
+    wider = prepared(workspace, source, rules, None, backend, choose=chooser(target))
+    _check_added(source, left_out(wider.expansion, target))
     if not no_data_check:
         check_data(workspace, wider)
     if refusal(context, wider.frozen):
@@ -209,10 +199,10 @@ def topup(
             "warning: seeds that are added after results make the declared comparison exploratory."
             " To add seeds and keep it, declare looks or anytime beforehand"
         )
-    document = (
-        summary(context, wider) if dry_run else submit(context, wider, counted=_goal_of(needs))
-    )
-    if not dry_run:
+    if dry_run:
+        document = summary(context, wider)
+    else:
+        document = submit(context, wider, counted=_goal_of(needs))
         make_pass(context)
     if as_json:
         terminal.emit_json(to_plain(document) | {"needs": to_plain(needs)})
@@ -221,6 +211,18 @@ def topup(
     terminal.say(submitted(document))
     if wait and not dry_run:
         wait_for(context, [document.grid_id], told=failed)
+
+
+def _check_added(source: str, lost: list[str]) -> None:
+    """Refuse seeds that the grid's own rules leave out.
+
+    Args:
+        source: what the user called the grid.
+        lost: the first seeds of each cell that are not there, as users read them.
+    """
+    if lost:
+        message = f"cannot add {', '.join(lost[:5])}: exclude, include or overrides names that seed"
+        raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
 
 
 def _ended_without_a_result(context: "Context", needs: "Needs") -> set[str]:

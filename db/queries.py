@@ -28,6 +28,14 @@ def _of_attempts(what: Any, table: Any) -> Any:
     return select(what).where(table.c.run_id == m.runs.c.run_id).scalar_subquery()
 
 
+# What a run's row has of its cell, and of its latest attempt.
+_OF_CELLS = ("backbone", "dataset", "head", "recipe", "stage", "axes")
+_OF_ATTEMPTS = (
+    *("epoch", "step", "steps", "host", "started_at", "ended_at", "heartbeat_at"),
+    *("failure", "signature", "token", "word"),
+)
+
+
 def list_runs(
     connection: Connection, selection: Selection, *, limit: int | None = None
 ) -> list[RunRow]:
@@ -41,29 +49,11 @@ def list_runs(
     query: Select[Any] = (
         select(
             m.runs,
-            *(
-                m.cells.c[name]
-                for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")
-            ),
+            *(m.cells.c[name] for name in _OF_CELLS),
             _of_attempts(func.count(), tried).label("attempts"),
             attempt.c.number.label("attempt"),
             attempt.c.state.label("attempt_state"),
-            *(
-                attempt.c[name]
-                for name in (
-                    "epoch",
-                    "step",
-                    "steps",
-                    "host",
-                    "started_at",
-                    "ended_at",
-                    "heartbeat_at",
-                    "failure",
-                    "signature",
-                    "token",
-                    "word",
-                )
-            ),
+            *(attempt.c[name] for name in _OF_ATTEMPTS),
             m.allocations.c.backend,
         )
         .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)

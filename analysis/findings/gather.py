@@ -6,6 +6,7 @@ from importlib.metadata import version
 from ...db import lookups, pace, queries, selected
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
+from ...db.records import RunRow
 from ...db.results import by_epoch
 from ...jobs.documents import Document
 from ...jobs.run.comparing import Select
@@ -107,27 +108,18 @@ def gather(
             connection,
             {cell.cell_id: min((cell.run_ids or {}).values(), default="") for cell in cells},
         )
-    states: dict[str, dict[str, str]] = {cell.cell_id: {} for cell in cells}
-    apart: dict[str, dict[str, str]] = {}
-    for row in rows:
-        if row.cell_id in states:
-            of = states if row.streams is None else apart
-            of.setdefault(row.cell_id, {})[str(row.seed)] = row.state
-    by_cell: dict[str, dict[int, dict[int, float]]] = {}
+    states, apart = _states(cells, rows)
+    curves: dict[str, dict[int, dict[int, float]]] = {}
     breaks: dict[str, list[int]] = {}
     for run_id, (cell_id, seed) in run_ids.items():
-        by_cell.setdefault(cell_id, {})[seed] = scored.get(run_id, {})
+        curves.setdefault(cell_id, {})[seed] = scored.get(run_id, {})
         breaks.setdefault(cell_id, []).extend(interrupted.get(run_id, ()))
     return Report(
         schema_version=SCHEMA_VERSION,
         vtjobs=version("vtjobs"),
         grids=[
-            GridName(
-                grid_id=grid_id,
-                name=grids[grid_id].name,
-                description=grids[grid_id].description,
-            )
-            for grid_id in sorted(grids)
+            GridName(grid_id=grid_id, name=grid.name, description=grid.description)
+            for grid_id, grid in sorted(grids.items())
         ],
         metric=plan.metric,
         set=plan.set,
@@ -136,7 +128,7 @@ def gather(
         states=states,
         apart=apart,
         comparisons=compare(cells, plan),
-        curves=by_cell,
+        curves=curves,
         interrupted={cell_id: sorted(found) for cell_id, found in breaks.items()},
         sets=further,
         sizes=sizes,
@@ -149,6 +141,19 @@ def gather(
             if cell.cell_id in seconds
         },
     )
+
+
+def _states(
+    cells: Sequence[Cell], rows: Sequence[RunRow]
+) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Return cell -> seed -> state of the replicates, and the same of the runs of studies."""
+    states: dict[str, dict[str, str]] = {cell.cell_id: {} for cell in cells}
+    apart: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.cell_id in states:
+            of = states if row.streams is None else apart
+            of.setdefault(row.cell_id, {})[str(row.seed)] = row.state
+    return states, apart
 
 
 def _further_sets(

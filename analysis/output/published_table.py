@@ -14,39 +14,9 @@ def of_rows(document: Against) -> Table:
     several = _has_several_metrics(document)
     chosen = document.selection == "best"
     scores = ["ours, best epoch", "ours, last epoch"] if chosen else ["ours"]
-    heading = [
-        "dataset",
-        "backbone",
-        "method",
-        "variant",
-        *(["metric"] if several else []),
-        "printed",
-        *scores,
-        "difference",
-        level,
-        "p",
-        "verdict",
-    ]
-    body = []
-    for row in document.rows:
-        seeds = count(row.ours_n, row.ours_planned, {})
-        ours = score(row.ours, row.ours_std) + (f" ({seeds})" if row.ours_n else "")
-        body.append(
-            [
-                row.dataset,
-                row.backbone,
-                row.method,
-                _variant(row),
-                *([row.metric] if several else []),
-                _printed(row),
-                ours,
-                *([score(row.ours_last, row.ours_last_std)] if chosen else []),
-                "" if row.difference is None else f"{row.difference:+.2f}",
-                as_range(row.interval),
-                p_value(row.p_adjusted),
-                row.word + (f": {row.detail}" if row.detail else ""),
-            ]
-        )
+    what = ["dataset", "backbone", "method", "variant", *(["metric"] if several else [])]
+    heading = [*what, "printed", *scores, "difference", level, "p", "verdict"]
+    body = [_line(row, several=several, chosen=chosen) for row in document.rows]
     said = (
         "Welch's test where the paper prints a standard deviation over runs. Where it prints a "
         "single number: Crawford and Howell's test. p is the largest that the paper's rounding and "
@@ -57,13 +27,29 @@ def of_rows(document: Against) -> Table:
             " The paper prints each run's best epoch on the reported set. In this table, and in no "
             "other, ours are chosen in the same way."
         )
-    margin = document.margin
-    extra = (
-        []
-        if margin is None
-        else [f"Reproduced: equivalent within ±{margin:g} by two one-sided tests."]
-    )
-    return Table(heading=heading, body=body, notes=[said, *extra], labels=4 + several)
+    notes = [said]
+    if (margin := document.margin) is not None:
+        notes.append(f"Reproduced: equivalent within ±{margin:g} by two one-sided tests.")
+    return Table(heading=heading, body=body, notes=notes, labels=4 + several)
+
+
+def _line(row: Row, *, several: bool, chosen: bool) -> list[str]:
+    """Return a printed number and ours as texts; see `of_rows`."""
+    seeds = count(row.ours_n, row.ours_planned, {})
+    return [
+        row.dataset,
+        row.backbone,
+        row.method,
+        _variant(row),
+        *([row.metric] if several else []),
+        _printed(row),
+        score(row.ours, row.ours_std) + (f" ({seeds})" if row.ours_n else ""),
+        *([score(row.ours_last, row.ours_last_std)] if chosen else []),
+        "" if row.difference is None else f"{row.difference:+.2f}",
+        as_range(row.interval),
+        p_value(row.p_adjusted),
+        row.word + (f": {row.detail}" if row.detail else ""),
+    ]
 
 
 def _has_several_metrics(document: Against) -> bool:

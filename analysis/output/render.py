@@ -11,6 +11,7 @@ from ..findings.comparisons import Comparison, Comparisons
 from ..findings.per_image import CellSplit
 from ..findings.power import Needs
 from ..stats.sample_size import STD_LEVEL
+from ..stats.summary import Description
 from .layout import Table
 from .notes import comparison_notes, interval_notes, notes, report_notes
 from .wording import DECIMALS, as_range, columns, count, label_of, labels, p_value, score
@@ -61,30 +62,15 @@ def of_descriptions(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table
     level = f"{100 * cells[0].described.level:g}% CI"
     spread = [f"{level} of the mean", f"{level} of the std", "prediction interval", "min … max"]
     heading = [*names, cells[0].metric, "n", *spread, "|best − mean|", "expected by chance"]
-    body = []
-    for cell in cells:
-        found = cell.described
-        ranges = [
-            as_range(bounds, decimals)
-            for bounds in (found.interval, found.std_interval, found.prediction)
+    body = [
+        [
+            *labels(cell, names),
+            score(cell.mean, cell.std, decimals),
+            count(cell.n, cell.planned, cell.states, len(cell.imported_values)),
+            *_spread_of(cell.described, decimals),
         ]
-        extremes = (
-            "" if found.min is None else f"{found.min:.{decimals}f} … {found.max:.{decimals}f}"
-        )
-        luck = [
-            "" if value is None else f"{value:.{decimals}f}"
-            for value in (found.best_of_n, found.luck)
-        ]
-        body.append(
-            [
-                *labels(cell, names),
-                score(cell.mean, cell.std, decimals),
-                count(cell.n, cell.planned, cell.states, len(cell.imported_values)),
-                *ranges,
-                extremes,
-                *luck,
-            ]
-        )
+        for cell in cells
+    ]
     said = [
         (
             "Confidence intervals: t for the mean, χ² for the std, assuming roughly normal runs,"
@@ -98,21 +84,38 @@ def of_descriptions(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table
         ),
         "Expected by chance: how far the best of n normal draws with this std lies from the mean.",
     ]
-    for cell in cells:
-        outlier = cell.described.outlier
-        if outlier and outlier.flagged:
-            label = label_of(cell)
-            said.append(
-                f"{label}: seed {outlier.seed} is an outlier ({outlier.g:.2f} standard "
-                "deviations from the mean; critical value of Grubbs' test: "
-                f"{outlier.critical:.2f}). It is included in all numbers."
-            )
+    said += [text for cell in cells if (text := _outlier_of(cell))]
     constant = [cell for cell in cells if cell.described.constant]
     if constant:
         said.append(
             f"In {len(constant)} cell(s) all seeds score the same. Does the seed change anything?"
         )
     return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
+
+
+def _spread_of(found: Description, decimals: int) -> list[str]:
+    """Return a cell's intervals, its extremes and the luck of its best seed as texts."""
+    ranges = [
+        as_range(bounds, decimals)
+        for bounds in (found.interval, found.std_interval, found.prediction)
+    ]
+    extremes = "" if found.min is None else f"{found.min:.{decimals}f} … {found.max:.{decimals}f}"
+    luck = [
+        "" if value is None else f"{value:.{decimals}f}" for value in (found.best_of_n, found.luck)
+    ]
+    return [*ranges, extremes, *luck]
+
+
+def _outlier_of(cell: Cell) -> str:
+    """Return the sentence about a cell's outlier; empty where it has none."""
+    outlier = cell.described.outlier
+    if not outlier or not outlier.flagged:
+        return ""
+    return (
+        f"{label_of(cell)}: seed {outlier.seed} is an outlier ({outlier.g:.2f} standard deviations"
+        f" from the mean; critical value of Grubbs' test: {outlier.critical:.2f}). It is included"
+        " in all numbers."
+    )
 
 
 def of_comparisons(document: Comparisons, *, decimals: int = DECIMALS) -> Table:
@@ -230,21 +233,6 @@ def of_needs(document: Needs) -> Table:
         ]
         for row in rows
     ]
-    if document.half_width is not None:
-        goal = (
-            f"half-width of each mean's 95 % CI at most {document.half_width:g} "
-            "(Stein's rule, standard deviation so far)"
-        )
-    elif document.margin is not None:
-        goal = f"80 % power to show a tie within ±{document.margin:g}, if there is no difference"
-    elif document.effect is None:
-        sizes = ", ".join(map(str, document.looks))
-        goal = (
-            f"the next interim analysis of the undecided comparisons (declared at {sizes} seeds per"
-            " side)"
-        )
-    else:
-        goal = f"80 % power for a difference of {document.effect:g} at α = {document.alpha:.2g}"
     is_timed = any(need.run_hours is not None for need in document.cells if need.more)
     cost = (
         f"estimated cost {document.run_hours:.2f} run-hours, {document.gpu_hours:.2f} "
@@ -253,13 +241,31 @@ def of_needs(document: Needs) -> Table:
         else "their cost is not known, as no run of these cells was timed"
     )
     notes = [
-        f"{document.metric} on {document.set}: {goal}.",
+        f"{document.metric} on {document.set}: {_goal(document)}.",
         f"{document.runs} more runs needed; {cost}.",
     ]
     if document.effect is not None or document.margin is not None:
         notes.insert(1, COUNTED + (STRICTEST if document.effect is not None else "."))
     notes += [f"Submit them: {document.command}"] if document.command else []
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
+
+
+def _goal(document: Needs) -> str:
+    """Return what the seeds are counted for."""
+    if document.half_width is not None:
+        return (
+            f"half-width of each mean's 95 % CI at most {document.half_width:g} "
+            "(Stein's rule, standard deviation so far)"
+        )
+    if document.margin is not None:
+        return f"80 % power to show a tie within ±{document.margin:g}, if there is no difference"
+    if document.effect is None:
+        sizes = ", ".join(map(str, document.looks))
+        return (
+            f"the next interim analysis of the undecided comparisons (declared at {sizes} seeds per"
+            " side)"
+        )
+    return f"80 % power for a difference of {document.effect:g} at α = {document.alpha:.2g}"
 
 
 def as_seeds(seeds: Sequence[int]) -> str:

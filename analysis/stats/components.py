@@ -232,6 +232,70 @@ def _estimated(
     return point | {HARDWARE: pure_ms}, raw | {HARDWARE: drawn_pure}
 
 
+@dataclass(frozen=True, slots=True)
+class _Estimates:
+    """Components of variance with what they could be as well; see `_estimated`."""
+
+    point: dict[Term, float]
+    """Term -> its component, which may be negative."""
+    raw: dict[Term, Any]
+    """Term -> draws of its component, [DRAWS]."""
+    level: float
+
+    @property
+    def total(self) -> float:
+        return math.fsum(max(0.0, variance) for variance in self.point.values())
+
+    def share(self, terms: Sequence[Term]) -> tuple[float | None, tuple[float, float] | None]:
+        """Return the share that terms have of the variance, and its interval."""
+        import numpy
+
+        if self.total == 0.0:
+            return None, None
+        drawn = {term: numpy.maximum(0.0, draws) for term, draws in self.raw.items()}
+        draws = sum(drawn[term] for term in terms) / sum(drawn.values())
+        low, high = numpy.percentile(draws, [50 * (1 - self.level), 50 * (1 + self.level)])
+        part = math.fsum(max(0.0, self.point[term]) for term in terms) / self.total
+        return part, (float(low), float(high))
+
+    def part(self, terms: Sequence[Term], square: _Square | None) -> Part:
+        """Return what terms contribute together.
+
+        Args:
+            terms: of one kind.
+            square: theirs, where they have one.
+        """
+        share, interval = self.share(terms)
+        values = [self.point[term] for term in terms]
+        return Part(
+            df=square.df if square is not None else None,
+            ms=square.ms if square is not None else None,
+            variance=values[0] if len(values) == 1 else math.fsum(max(0.0, one) for one in values),
+            share=share,
+            share_interval=interval,
+        )
+
+    def stream(self, term: Term, squares: Mapping[Term, _Square]) -> StreamPart:
+        """Return what a stream contributes, alone and with its interactions."""
+        involved = [other for other in squares if set(term) <= set(other)]
+        with_others, interval = self.share(involved)
+        # With one interaction F is exact; with more there is none, and the draws say how often
+        # nothing is left.
+        if len(involved) == 2:
+            f, p = _tested(squares[term], squares[list(squares)[-1]])
+        else:
+            lost = float((self.raw[term] <= 0).mean())
+            f, p = None, max(1 / DRAWS, lost) if self.total else None
+        return StreamPart(
+            **asdict(self.part([term], squares[term])),
+            stream=term[0],
+            total_share=with_others,
+            total_share_interval=interval,
+            f=f,
+            p=p,
+        )
+
+
 def _shared(
     squares: dict[Term, _Square],
     per_level: dict[Term, float],
@@ -240,66 +304,20 @@ def _shared(
     level: float,
 ) -> Components:
     """Turn mean squares into components and shares with intervals; see `_estimated`."""
-    import numpy
-
     *_, whole = squares
-    point, raw = _estimated(squares, per_level, pure, repeat)
-    drawn = {term: numpy.maximum(0.0, draws) for term, draws in raw.items()}
-    total = math.fsum(max(0.0, variance) for variance in point.values())
-    drawn_total = sum(drawn.values())
-
-    def shares(terms: Sequence[Term]) -> tuple[float | None, tuple[float, float] | None]:
-        if total == 0.0:
-            return None, None
-        part = math.fsum(max(0.0, point[term]) for term in terms) / total
-        draws = sum(drawn[term] for term in terms) / drawn_total
-        low, high = numpy.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
-        return part, (float(low), float(high))
-
-    def part(terms: Sequence[Term], square: _Square | None) -> Part:
-        share, interval = shares(terms)
-        variance = math.fsum(
-            point[term] if len(terms) == 1 else max(0.0, point[term]) for term in terms
-        )
-        return Part(
-            df=square.df if square is not None else None,
-            ms=square.ms if square is not None else None,
-            variance=variance,
-            share=share,
-            share_interval=interval,
-        )
-
-    streams = []
-    for term in (term for term in squares if len(term) == 1):
-        involved = [other for other in squares if set(term) <= set(other)]
-        with_others, interval = shares(involved)
-        # With one interaction F is exact; with more there is none, and the draws say how often
-        # nothing is left.
-        if len(involved) == 2:
-            f, p = _tested(squares[term], squares[whole])
-        else:
-            f, p = None, max(1 / DRAWS, float((raw[term] <= 0).mean())) if total else None
-        streams.append(
-            StreamPart(
-                **asdict(part([term], squares[term])),
-                stream=term[0],
-                total_share=with_others,
-                total_share_interval=interval,
-                f=f,
-                p=p,
-            )
-        )
+    found = _Estimates(*_estimated(squares, per_level, pure, repeat), level)
     together = [term for term in squares if len(term) > 1]
     return Components(
         level=level,
-        variance=total,
+        variance=found.total,
         repeat=repeat,
-        streams=streams,
-        interactions=part(together, squares[whole] if len(together) == 1 else None),
+        streams=[found.stream(term, squares) for term in squares if len(term) == 1],
+        interactions=found.part(together, squares[whole] if len(together) == 1 else None),
         terms=[
-            TermPart(**asdict(part([term], squares[term])), streams=list(term)) for term in together
+            TermPart(**asdict(found.part([term], squares[term])), streams=list(term))
+            for term in together
         ],
-        hardware=part([HARDWARE], pure) if pure is not None else None,
+        hardware=found.part([HARDWARE], pure) if pure is not None else None,
     )
 
 

@@ -3,16 +3,16 @@
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from ..errors import BadInput
-from ..run.spec import BASELINE, Axes, CellSpec, canonical, digest, seeds_text
+from ..run.spec import BASELINE, CellSpec, canonical, digest, seeds_text
 from ..strict_yaml import Document, Path_
 from .axes import combinations
 from .entries import Entry, Given, entries, pick
 from .expansion import Cell, Expansion, Made, Run
+from .points import Point, PointSettings, with_axes_of_both
 from .resolve import Resolver
 from .rules import VARIANT, Rules, as_list, coordinate, matches
 from .schema import Grid, Override
@@ -41,37 +41,6 @@ def expand(
 def _image_size(recipe: str) -> int:
     """Return the side of a recipe's images, pixels; the recipe is canonical JSON."""
     return int(json.loads(recipe)["image_size"])
-
-
-@dataclass(slots=True)
-class _Point:
-    """A place in the product before its settings are resolved."""
-
-    backbone: Entry
-    dataset: Entry
-    head: Entry
-    axes: Axes
-    seeds: list[int]
-    parent: int | None = None
-
-
-@dataclass(slots=True)
-class _Settings:
-    """Everything that axes and overrides say about one point."""
-
-    recipe: str
-    recipe_path: Path_
-    train: Given = field(default_factory=dict)
-    sources: dict[str, Path_] = field(default_factory=dict)
-    backbone: Given = field(default_factory=dict)
-    dataset: Given = field(default_factory=dict)
-    head: Given = field(default_factory=dict)
-
-
-def _with_axes_of_both(cell: Cell, axes: Given) -> Cell:
-    """Return a cell that several points share, with the axes in which they agree."""
-    common = {name: value for name, value in cell.axes.items() if axes.get(name, value) == value}
-    return cell if common == cell.axes else replace(cell, axes=common)
 
 
 class _Expander:
@@ -138,14 +107,14 @@ class _Expander:
 
     def _product(
         self, heads: list[Entry], datasets: list[Entry], backbones: list[Entry]
-    ) -> Iterator[_Point]:
+    ) -> Iterator[Point]:
         for dataset, backbone, head in itertools.product(datasets, backbones, heads):
             for axes in self._axes(backbone, dataset, head, {}):
-                yield _Point(backbone, dataset, head, axes, self.grid.replicates)
+                yield Point(backbone, dataset, head, axes, self.grid.replicates)
         for index, rule in enumerate(self.grid.include if backbones is self.backbones else ()):
             yield from self._included(rule, index, heads)
 
-    def _included(self, rule: Given, index: int, heads: list[Entry]) -> Iterator[_Point]:
+    def _included(self, rule: Given, index: int, heads: list[Entry]) -> Iterator[Point]:
         path: Path_ = ("include", index)
         names = [as_list(rule.get(key)) for key in ("dataset", "backbone", "head")]
         seeds = as_list(rule["seed"]) if "seed" in rule else self.grid.replicates
@@ -164,7 +133,7 @@ class _Expander:
                 pick(str(head), heads, (*path, "head")),
             )
             for axes in self._axes(*chosen, {}):
-                yield _Point(*chosen, axes, seeds)
+                yield Point(*chosen, axes, seeds)
 
     def _axes(self, backbone: Entry, dataset: Entry, head: Entry, given: Given) -> Iterator[Given]:
         chosen = {"backbone": backbone.setting, "dataset": dataset.setting, "head": head.setting}
@@ -197,7 +166,7 @@ class _Expander:
 
     def _children(
         self, parents: list[Made], heads: list[Entry], own: list[Entry] | None
-    ) -> Iterator[_Point]:
+    ) -> Iterator[Point]:
         for head in heads:
             if teacher_stage(head) is not None:
                 message = "a stage with init_from cannot take its teacher from another stage"
@@ -208,13 +177,13 @@ class _Expander:
             backbone, dataset = self.cells[made.cell].entries
             for target, head in itertools.product(own or [dataset], heads):
                 for axes in self._axes(backbone, target, head, made.axes):
-                    yield _Point(backbone, target, head, axes, list(made.seeds), made.cell)
+                    yield Point(backbone, target, head, axes, list(made.seeds), made.cell)
 
     # From points to cells and runs ----------------------------------------------------------------
 
     def _points(
         self,
-        points: Iterator[_Point],
+        points: Iterator[Point],
         stage: str,
         train: dict[str, tuple[Any, Path_]],
         recipe: str,
@@ -252,7 +221,7 @@ class _Expander:
         return list(found.values())
 
     def _by_override(
-        self, point: _Point, coordinates: dict[str, set[Any]]
+        self, point: Point, coordinates: dict[str, set[Any]]
     ) -> Iterator[tuple[list[int], list[tuple[int, Given]]]]:
         """Split the point's seeds by the overrides that hold for them; mostly there is one part."""
         always: list[tuple[int, Override]] = []
@@ -289,13 +258,13 @@ class _Expander:
 
     def _settings(
         self,
-        point: _Point,
+        point: Point,
         train: dict[str, tuple[Any, Path_]],
         recipe: str,
         path: Path_,
         sets: list[tuple[int, Given]],
-    ) -> _Settings:
-        settings = _Settings(recipe, path)
+    ) -> PointSettings:
+        settings = PointSettings(recipe, path)
         for key, value in self.grid.train.items():
             settings.train[key], settings.sources[key] = value, ("train", key)
         for key, (value, where) in train.items():
@@ -327,35 +296,20 @@ class _Expander:
                 getattr(settings, room)[rest.split(".", 1)[1]] = value
         return settings
 
-    def _cell(self, point: _Point, settings: _Settings, stage: str) -> int | None:
-        resolver = self.resolver
-        name = settings.recipe
-        recipe = resolver.recipe(
-            name, settings.train, settings.sources, settings.recipe_path, point.dataset.name
-        )
-        size = _image_size(recipe) if recipe is not None else 0
-        # What a recipe brings for a dataset or a head it brings to those that extend it.
-        base = resolver.base_of(name)
-        parts = (
-            resolver.backbone(point.backbone, settings.backbone),
-            resolver.dataset(point.dataset, settings.dataset, base, size),
-            resolver.head(point.head, point.backbone, settings.head, base),
-            recipe,
-        )
-        if None in parts:
-            return None
-        backbone, dataset, head, recipe = (str(part) for part in parts)
-        spec = CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
+    def _cell(self, point: Point, settings: PointSettings, stage: str) -> int | None:
+        spec = self._spec(point, settings)
         parent = self.cells[point.parent] if point.parent is not None else None
         start = None if parent is None else parent.spec
-        if not (resolver.fit(spec, point.head) and resolver.can_start(start, point.dataset)):
+        if spec is None or not (
+            self.resolver.fit(spec, point.head) and self.resolver.can_start(start, point.dataset)
+        ):
             return None
         # A teacher is what the head adds: what is compared with is trained without.
         before = parent if teacher_stage(point.head) is None else None
         cell_id = spec.cell_id(parent.cell_id if parent else None)
         if cell_id in self.by_id:
             index = self.by_id[cell_id]
-            self.cells[index] = _with_axes_of_both(self.cells[index], point.axes)
+            self.cells[index] = with_axes_of_both(self.cells[index], point.axes)
             return index
         chain = f"{before.labels['head']}-then-{point.head.label}" if before else point.head.label
         labels = {
@@ -380,6 +334,26 @@ class _Expander:
             )
         )
         return self.by_id[cell_id]
+
+    def _spec(self, point: Point, settings: PointSettings) -> CellSpec | None:
+        """Return what a point's runs are; None where one of its names or settings is wrong."""
+        resolver, name = self.resolver, settings.recipe
+        recipe = resolver.recipe(
+            name, settings.train, settings.sources, settings.recipe_path, point.dataset.name
+        )
+        size = _image_size(recipe) if recipe is not None else 0
+        # What a recipe brings for a dataset or a head it brings to those that extend it.
+        base = resolver.base_of(name)
+        parts = (
+            resolver.backbone(point.backbone, settings.backbone),
+            resolver.dataset(point.dataset, settings.dataset, base, size),
+            resolver.head(point.head, point.backbone, settings.head, base),
+            recipe,
+        )
+        if None in parts:
+            return None
+        backbone, dataset, head, recipe = (str(part) for part in parts)
+        return CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
 
     def _add_runs(self, index: int, seeds: list[int]) -> None:
         cell = self.cells[index]

@@ -24,6 +24,7 @@ from ..transfer import send
 from .after_step import AfterStep
 from .compiled import compiled, usual_sizes
 from .distill import make_distillation
+from .empty_pass import backward_nothing
 from .evaluate import Examiner
 from .fingerprint import fingerprints, of_weights
 from .group import Group, StopVote, in_ddp
@@ -40,7 +41,6 @@ from .schedule import make_schedule, schedule_epochs, schedule_position
 from .state import publish, restore
 from .sums import EpochSums, means_of
 from .trainee import (
-    blank,
     frozen_statistics,
     layers_with_statistics,
     load_start,
@@ -85,23 +85,43 @@ class Training:
     # Set-up ---------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        spec, recipe, group = self.spec, self.recipe, self.group
         self.marks.mark("data")
+        self._set_up_data()
+        self.marks.mark("model")
+        self._set_up_model()
+        self._set_up_step()
+        if self.plan.resume is None:
+            self._report_fingerprints()
+        else:
+            self.marks.mark("resume")
+            restore(self, self.plan.resume)
+        self.after_step = AfterStep(self.trainee.head, self.trainee.backbone, self.group)
+        self.source.begin(self.global_step)
+        self.model = self._wrapped()
+        self.forward: Callable[..., Any] = self.model
+        if self.recipe.compile:
+            # In DDP, so that gradients are reduced while others are still computed.
+            sizes = usual_sizes(self.recipe, self.plan.micro_split, self.trainee.views)
+            self.forward = compiled(self.model, sizes)
+
+    def _set_up_data(self) -> None:
         self.inputs = Inputs(
-            spec=spec,
+            spec=self.spec,
             plan=self.plan,
-            group=group,
+            group=self.group,
             streams=self.streams,
             on_progress=lambda: self.marks.mark("decode"),
         )
-        train = self.inputs.part("train")
+        self.train_part = self.inputs.part("train")
         self.virtual_ranks = self.inputs.virtual_ranks
-        self.order = self.inputs.order(len(train))
-        self.source = self.inputs.train(train, self.order)
-        scored = self.inputs.scored()
-        self.marks.mark("model")
+        self.order = self.inputs.order(len(self.train_part))
+        self.source = self.inputs.train(self.train_part, self.order)
+        self.scored = self.inputs.scored()
+
+    def _set_up_model(self) -> None:
+        spec, recipe = self.spec, self.recipe
         self.numerics = make_numerics(
-            group.device,
+            self.group.device,
             precision=recipe.precision,
             tf32=recipe.tf32,
             deterministic=recipe.deterministic,
@@ -111,25 +131,29 @@ class Training:
         self.loaded = load_start(spec, self.plan, trainee.backbone)
         if isinstance(trainee.head, FeatureHead):
             self.streams.seed_torch("init", "memory")
-            trainee.head.begin(trainee.backbone, train.labels)
+            trainee.head.begin(trainee.backbone, self.train_part.labels)
         # After loading, which takes what needs no gradient for a part of the architecture.
         leave_trainable(trainee, recipe.trainable)
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
-        self.trainee = trainee.to(device=group.device, memory_format=memory_format)
-        distillation = make_distillation(spec, self.plan, group.device, self.numerics)
+        self.trainee = trainee.to(device=self.group.device, memory_format=memory_format)
+
+    def _set_up_step(self) -> None:
+        """Make what a step and an evaluation need beside the model and the data."""
+        spec, recipe, trainee, device = self.spec, self.recipe, self.trainee, self.group.device
+        distillation = make_distillation(spec, self.plan, device, self.numerics)
         self.statistics = layers_with_statistics(trainee)
         self.optimizer = make_optimizer(trainee, recipe)
         self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
         self.mixup = make_mixup(recipe, spec.dataset.classes)
         is_mixed = self.mixup is not None
         self.objective = make_objective(spec, mixed=is_mixed, distillation=distillation)
-        self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
+        self.patches = patch_work(spec.head, spec.dataset, trainee.patch, device)
         self.ema = make_ema(trainee, recipe)
         self.examiner = Examiner(
             trainee,
             self.ema,
-            scored,
-            group,
+            self.scored,
+            self.group,
             self.numerics,
             self.patches,
             self.streams,
@@ -137,23 +161,13 @@ class Training:
             compiles=recipe.compile,
             beat=lambda: self.marks.mark("evaluate"),
         )
-        if self.plan.resume is None:
-            # Every rank takes part: a head of somebody's own may remember a forward pass.
-            found = fingerprints(self, train)
-            if group.is_primary:
-                weights = {} if self.loaded is None else {"weights": to_plain(self.loaded)}
-                self.report("fingerprints", streams=found, **weights)
-        if self.plan.resume is not None:
-            self.marks.mark("resume")
-            restore(self, self.plan.resume)
-        self.after_step = AfterStep(self.trainee.head, self.trainee.backbone, group)
-        self.source.begin(self.global_step)
-        self.model = self._wrapped()
-        self.forward: Callable[..., Any] = self.model
-        if recipe.compile:
-            # In DDP, so that gradients are reduced while others are still computed.
-            sizes = usual_sizes(recipe, self.plan.micro_split, self.trainee.views)
-            self.forward = compiled(self.model, sizes)
+
+    def _report_fingerprints(self) -> None:
+        # Every rank takes part: a head of somebody's own may remember a forward pass.
+        found = fingerprints(self, self.train_part)
+        if self.group.is_primary:
+            weights = {} if self.loaded is None else {"weights": to_plain(self.loaded)}
+            self.report("fingerprints", streams=found, **weights)
 
     def _wrapped(self) -> torch.nn.Module:
         if self.group.world_size == 1:
@@ -162,7 +176,7 @@ class Training:
         # DDP orders its gradient buckets after its first backward pass; in a resumed run that would
         # come at another step than in an uninterrupted one, and with three ranks or more the order
         # of summation would differ.
-        self._backward_nothing(model)
+        backward_nothing(self, model)
         self.optimizer.zero_grad(set_to_none=True)
         return model
 
@@ -240,7 +254,7 @@ class Training:
         images, labels = self.pace.waiting(self.source.batch, indices, position)
         if not len(labels):
             if last and self.group.world_size > 1:
-                self._backward_nothing(self.model)
+                backward_nothing(self, self.model)
             return
         where = (self.epoch, self.step, virtual_rank)
         wants_labels = self.trainee.wants_labels
@@ -295,21 +309,6 @@ class Training:
         # Made on the device: a copy to it would wait for the backward pass.
         self.sums.add("examples", torch.full((), float(count), device=self.group.device))
         self.sums.add_of_head(self.spec.head.name, metrics, count)
-
-    def _backward_nothing(self, model: torch.nn.Module) -> None:
-        """Take part in a reduction with gradients of zero."""
-        generator = torch.Generator().manual_seed(0)
-        shown = blank(self.trainee, self.spec, 2, generator, self.group.device)
-        with frozen_statistics(self.statistics, True):
-            with self.numerics.autocast():
-                logits, head_loss, metrics, _ = model(*shown)
-            all_logits = logits if isinstance(logits, tuple) else (logits,)
-            given = [part for part in (*all_logits, head_loss) if part is not None]
-            torch.stack([part.float().sum() * 0.0 for part in given]).sum().backward()
-        labelled = self.objective.names if self.trainee.labels else ()
-        for name in ("loss", *labelled, "examples", *metrics):
-            # Every rank must hold the same sums, or they cannot be added up.
-            self.sums.add(name, torch.zeros(()))
 
     def _update(self) -> None:
         scaler = self.numerics.scaler

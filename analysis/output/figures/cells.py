@@ -1,7 +1,7 @@
 """Figures of cells: which runs are there, and what their seeds say."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from statistics import quantiles, stdev
 from typing import Any
 
@@ -28,10 +28,8 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
         figure = new_figure(0.9 + 0.22 * len(shown))
         axes = figure.add_subplot()
         column = {seed: index for index, seed in enumerate(seeds)}
-        used = []
         for line, (_, own) in enumerate(shown):
             for seed, state in own.items():
-                used.append(state)
                 axes.add_patch(_tile(column[int(seed)], line, STATE_COLOURS.get(state, FAINT)))
         axes.set(
             xlim=(-0.5, max(len(seeds), 1) - 0.5),
@@ -44,15 +42,7 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
         axes.tick_params(length=0)
         for side in ("left", "bottom"):
             axes.spines[side].set_visible(False)
-        known = [state for state in STATE_COLOURS if state in used]
-        if known:
-            axes.legend(
-                handles=[_tile(0, 0, STATE_COLOURS[state]) for state in known],
-                labels=known,
-                ncols=max(1, len(known)),
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-            )
+        _legend_of_states(axes, {state for _, own in shown for state in own.values()})
     done = sum(row[2] == "completed" for row in rows)
     text = f"{done} of {len(rows)} runs have completed.{more}"
     return Drawn(
@@ -63,6 +53,18 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
         rows=rows,
         figure=figure,
     )
+
+
+def _legend_of_states(axes: Any, used: Set[str]) -> None:
+    known = [state for state in STATE_COLOURS if state in used]
+    if known:
+        axes.legend(
+            handles=[_tile(0, 0, STATE_COLOURS[state]) for state in known],
+            labels=known,
+            ncols=len(known),
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+        )
 
 
 def _tile(x: float, y: float, colour: str) -> Any:
@@ -233,6 +235,7 @@ def sets(
         return None
     agreed = agreement(values, other, better=cell.better)
     x, y = [values[seed] for seed in seeds], [other[seed] for seed in seeds]
+    rows = [[seed, a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
     choose = min if cell.better == "min" else max
     with styled():
         figure = new_figure(3.6, width=4.6)
@@ -240,19 +243,12 @@ def sets(
         axes.plot(x, y, "o", color=COLOURS[0], markersize=3.5, alpha=0.8)
         for scores, colour in ((x, COLOURS[1]), (y, COLOURS[2])):
             best = scores.index(choose(scores))
-            axes.plot(
-                x[best], y[best], "o", markersize=9, markerfacecolor="none", markeredgecolor=colour
-            )
+            ring = {"markersize": 9, "markerfacecolor": "none", "markeredgecolor": colour}
+            axes.plot(x[best], y[best], "o", **ring)
         if len(seeds) <= 25:
-            for seed, a, b in zip(seeds, x, y, strict=True):
-                axes.annotate(
-                    str(seed),
-                    (a, b),
-                    textcoords="offset points",
-                    xytext=(4, 3),
-                    fontsize=6,
-                    color=GREY,
-                )
+            for seed, *point in rows:
+                style = {"xytext": (4, 3), "fontsize": 6, "color": GREY}
+                axes.annotate(str(seed), point, textcoords="offset points", **style)
         if sizes is not None:
             _binomial_cross(axes, x, y, sizes)
         axes.set(xlabel=f"{cell.metric} on {cell.set}", ylabel=f"{cell.metric} on {name}")
@@ -261,16 +257,8 @@ def sets(
         f"{label}: {_correlation(agreed)}. Seed {agreed.best} is the best on {cell.set} and"
         f" number {agreed.rank} on {name}."
     )
-    if sizes is not None and (spread := stdev(x)) > 0:
-        # Errors on a finite set that are independent between seeds shrink with the root of its
-        # size.
-        by_size = spread * math.sqrt(sizes[0] / sizes[1])
-        text += (
-            f" Standard deviation {spread:.2f} on {sizes[0]:,} images of {cell.set}, "
-            f"{stdev(y):.2f} on {sizes[1]:,} of {name}. If the spread came from the finite set "
-            f"alone, {by_size:.2f} would be expected on {name}."
-        )
-    rows = [[seed, a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
+    if sizes is not None:
+        text += _expected_by_size((cell.set, name), (stdev(x), stdev(y)), sizes)
     return Drawn(
         name=f"sets-{cell.set}-{name}-{cell.cell_id[:8]}",
         title=f"{cell.set} against {name}: {label}",
@@ -278,6 +266,21 @@ def sets(
         heading=["seed", cell.set, name],
         rows=rows,
         figure=figure,
+    )
+
+
+def _expected_by_size(
+    names: tuple[str, str], spreads: tuple[float, float], sizes: tuple[int, int]
+) -> str:
+    """Say what spread the second set would have if that of the first came from its size alone."""
+    if spreads[0] <= 0:
+        return ""
+    # Errors on a finite set that are independent between seeds shrink with the root of its size.
+    expected = spreads[0] * math.sqrt(sizes[0] / sizes[1])
+    return (
+        f" Standard deviation {spreads[0]:.2f} on {sizes[0]:,} images of {names[0]}, "
+        f"{spreads[1]:.2f} on {sizes[1]:,} of {names[1]}. If the spread came from the finite set "
+        f"alone, {expected:.2f} would be expected on {names[1]}."
     )
 
 

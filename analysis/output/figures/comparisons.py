@@ -44,20 +44,8 @@ def forest(document: Comparisons) -> Drawn:
                 -document.min_effect, document.min_effect, color=FAINT, alpha=0.5, linewidth=0
             )
         axes.axvline(0, color="black", linewidth=0.8)
-        for line, one in enumerate(shown):
-            colour = VERDICT_COLOURS[one.verdict]
-            if one.interval:
-                axes.plot(one.interval, [line, line], color=colour, linewidth=1.5)
-            if one.difference is not None:
-                axes.plot(
-                    one.difference,
-                    line,
-                    "o" if one.interval else "D",
-                    color=colour,
-                    markersize=4,
-                    markerfacecolor=colour if one.interval else "none",
-                )
-            _write_verdict(axes, line, one)
+        for height, one in enumerate(shown):
+            _difference(axes, height, one)
         other = "the other head" if each else found[0].baseline_head
         axes.set(
             ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0].metric} from {other}"
@@ -66,26 +54,7 @@ def forest(document: Comparisons) -> Drawn:
             f"{name}  n={one.n}, {one.n_baseline}" for name, one in zip(called, shown, strict=True)
         ]
         axes.set_yticks(range(len(shown)), ticks)
-    firsts = list(zip(called, shown, strict=True))[:12]
-    said = "; ".join(f"{name} {_signed(one.difference)}: {one.verdict}" for name, one in firsts)
-    band = ""
-    if document.min_effect:
-        band = f" Shaded: smaller than the declared minimum effect of {document.min_effect:g}."
-    text = (
-        f"Differences with unadjusted {100 * (1 - document.alpha):g} % intervals."
-        f" {said}.{band}{more}"
-    )
-    heading = [
-        *names,
-        "over",
-        "n",
-        "n_baseline",
-        "difference",
-        "low",
-        "high",
-        "p_adjusted",
-        "verdict",
-    ]
+    numbers = ["over", "n", "n_baseline", "difference", "low", "high", "p_adjusted", "verdict"]
     rows = [
         [
             *labels(one, names),
@@ -102,11 +71,37 @@ def forest(document: Comparisons) -> Drawn:
     return Drawn(
         name="differences",
         title="Differences from the baseline",
-        text=text,
-        heading=heading,
+        text=_said(document, list(zip(called, shown, strict=True))) + more,
+        heading=[*names, *numbers],
         rows=rows,
         figure=figure,
     )
+
+
+def _said(document: Comparisons, shown: Sequence[tuple[str, Comparison]]) -> str:
+    """Say what the first differences of a forest plot are, and what is shaded in it."""
+    said = "; ".join(f"{name} {_signed(one.difference)}: {one.verdict}" for name, one in shown[:12])
+    text = f"Differences with unadjusted {100 * (1 - document.alpha):g} % intervals. {said}."
+    if document.min_effect:
+        text += f" Shaded: smaller than the declared minimum effect of {document.min_effect:g}."
+    return text
+
+
+def _difference(axes: Any, height: int, one: Comparison) -> None:
+    """Draw one difference of a forest plot, with its interval and verdict."""
+    colour = VERDICT_COLOURS[one.verdict]
+    if one.interval:
+        axes.plot(one.interval, [height, height], color=colour, linewidth=1.5)
+    if one.difference is not None:
+        axes.plot(
+            one.difference,
+            height,
+            "o" if one.interval else "D",
+            color=colour,
+            markersize=4,
+            markerfacecolor=colour if one.interval else "none",
+        )
+    _write_verdict(axes, height, one)
 
 
 def pooled_forest(document: Comparisons) -> Drawn:
@@ -120,10 +115,8 @@ def pooled_forest(document: Comparisons) -> Drawn:
         axes.axvline(0, color="black", linewidth=0.8)
         for height, (one, part) in enumerate(shown):
             _line(axes, height, one, part)
-        axes.set(
-            ylim=(len(shown) - 0.5, -0.5),
-            xlabel=f"difference in {document.pooled[0].metric} from the baseline",
-        )
+        xlabel = f"difference in {document.pooled[0].metric} from the baseline"
+        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=xlabel)
         ticks = [
             f"{part.dataset}  n={part.n}, {part.n_baseline}"
             if part
@@ -131,15 +124,6 @@ def pooled_forest(document: Comparisons) -> Drawn:
             for one, part in shown
         ]
         axes.set_yticks(range(len(shown)), ticks)
-    said = "; ".join(
-        f"{' '.join(labels(one, names))} {_signed(one.difference)}: {one.verdict}"
-        for one in document.pooled[:12]
-    )
-    kind = "these datasets" if document.over_datasets == "fixed" else "datasets like these"
-    text = (
-        f"Differences on each dataset with unadjusted {100 * (1 - document.alpha):g} % intervals;"
-        f" diamonds: the mean over all, as it holds for {kind}. {said}.{more}"
-    )
     rows = [
         [
             *labels(one, names),
@@ -156,10 +140,23 @@ def pooled_forest(document: Comparisons) -> Drawn:
     return Drawn(
         name="differences",
         title="Differences over datasets",
-        text=text,
+        text=_said_of_all(document, names) + more,
         heading=[*names, *ends],
         rows=rows,
         figure=figure,
+    )
+
+
+def _said_of_all(document: Comparisons, names: Sequence[str]) -> str:
+    """Say what the first differences over all datasets are, and for which datasets they hold."""
+    said = "; ".join(
+        f"{' '.join(labels(one, names))} {_signed(one.difference)}: {one.verdict}"
+        for one in document.pooled[:12]
+    )
+    kind = "these datasets" if document.over_datasets == "fixed" else "datasets like these"
+    return (
+        f"Differences on each dataset with unadjusted {100 * (1 - document.alpha):g} % intervals;"
+        f" diamonds: the mean over all, as it holds for {kind}. {said}."
     )
 
 
@@ -295,7 +292,7 @@ def allocation(
     known = sorted(known, key=lambda cell: -_half(cell, cell.n))
     shown = known[: len(COLOURS)]
     most = max(20, 2 * max(cell.n for cell in shown))
-    fewest = max(3, min(cell.n for cell in shown) // 3)
+    sizes = range(max(3, min(cell.n for cell in shown) // 3), most + 1)
     rows = [
         [label_of(cell, names), n, _half(cell, n), hours.get(cell.cell_id)]
         for cell in known
@@ -305,15 +302,10 @@ def allocation(
         figure = new_figure(3.2)
         axes = figure.add_subplot()
         for cell, colour in zip(shown, COLOURS, strict=False):
-            sizes = list(range(fewest, most + 1))
             cost = f", {hours[cell.cell_id]:.2g} h per seed" if cell.cell_id in hours else ""
-            axes.plot(
-                sizes,
-                [_half(cell, n) for n in sizes],
-                color=colour,
-                linewidth=1,
-                label=f"{label_of(cell, names)}{cost}",
-            )
+            label = f"{label_of(cell, names)}{cost}"
+            halves = [_half(cell, n) for n in sizes]
+            axes.plot(sizes, halves, color=colour, linewidth=1, label=label)
             axes.plot(cell.n, _half(cell, cell.n), "o", color=colour, markersize=5)
         for look in looks:
             axes.axvline(look, color=GREY, linestyle=":", linewidth=0.8)

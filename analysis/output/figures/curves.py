@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...stats.curves import Curves, band, persistence
+from ...stats.curves import Curves, Point, band, persistence
 from .canvas import COLOURS, GREY, Drawn, new_figure, styled
 
 # Panels of one figure; its data has every cell.
@@ -47,24 +47,9 @@ def learning(
     ]
     if not rows:
         return None
-    shown = list(panels)[:MOST_PANELS]
-    across = min(2, len(shown))
-    down = -(-len(shown) // across)
+    shown = {panel: panels[panel] for panel in list(panels)[:MOST_PANELS]}
     with styled():
-        figure = new_figure(2.9 * down)
-        grid = figure.add_gridspec(2 * down, across, height_ratios=[5, 1] * down)
-        for index, panel in enumerate(shown):
-            upper = figure.add_subplot(grid[2 * (index // across), index % across])
-            lower = figure.add_subplot(
-                grid[2 * (index // across) + 1, index % across], sharex=upper
-            )
-            _panel(upper, lower, panels[panel], breaks.get(panel, ()))
-            ylabel = f"gain in {metric}" if gained else metric
-            upper.set(title=panel, ylabel=ylabel)
-            if gained:
-                upper.axhline(0, color=GREY, linewidth=0.8)
-            upper.tick_params(labelbottom=False)
-            lower.set_xlabel("epoch")
+        figure = _all_panels(shown, breaks, f"gain in {metric}" if gained else metric, gained)
     rest = f" The first {MOST_PANELS} of {len(panels)} panels are drawn; the CSV file has all."
     more = rest if len(panels) > len(shown) else ""
     if max(map(len, panels.values())) > len(COLOURS):
@@ -78,6 +63,29 @@ def learning(
     return Drawn(
         name="curves", title="Learning curves", text=text, heading=heading, rows=rows, figure=figure
     )
+
+
+def _all_panels(
+    panels: Mapping[str, Mapping[str, Curves]],
+    breaks: Mapping[str, Sequence[int]],
+    ylabel: str,
+    gained: bool,
+) -> Any:
+    """Return a figure of up to two panels across, each with its numbers of seeds below."""
+    across = min(2, len(panels))
+    down = -(-len(panels) // across)
+    figure = new_figure(2.9 * down)
+    grid = figure.add_gridspec(2 * down, across, height_ratios=[5, 1] * down)
+    for index, (panel, lines) in enumerate(panels.items()):
+        upper = figure.add_subplot(grid[2 * (index // across), index % across])
+        lower = figure.add_subplot(grid[2 * (index // across) + 1, index % across], sharex=upper)
+        _panel(upper, lower, lines, breaks.get(panel, ()))
+        upper.set(title=panel, ylabel=ylabel)
+        if gained:
+            upper.axhline(0, color=GREY, linewidth=0.8)
+        upper.tick_params(labelbottom=False)
+        lower.set_xlabel("epoch")
+    return figure
 
 
 def _panel(upper: Any, lower: Any, lines: Mapping[str, Curves], breaks: Sequence[int]) -> None:
@@ -139,61 +147,47 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
     with styled():
         figure = new_figure(3.0)
         left, right = figure.subplots(1, 2)
-        for label, colour in zip(shown, COLOURS, strict=False):
-            left.plot(
-                [row.epoch for row in bands[label]],
-                [row.std for row in bands[label]],
-                color=colour,
-                linewidth=1.2,
-                label=label,
-            )
-            points = [(epoch, rho) for epoch, rho in order[label].items() if rho is not None]
-            if points:
-                right.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
-        left.set(
-            title="standard deviation over seeds",
-            xlabel="epoch",
-            ylabel=f"std of {metric}",
-            ylim=(0, None),
-        )
-        left.legend(fontsize=6)
-        right.axhline(0, color=GREY, linewidth=0.6)
-        right.set(title="rank correlation with the last epoch", xlabel="epoch", ylim=(-1.05, 1.05))
-        if not any(order.values()):
-            right.text(
-                0.5,
-                0.6,
-                "needs at least five seeds",
-                transform=right.transAxes,
-                ha="center",
-                color=GREY,
-            )
-    verdicts = [_caption(label, order[label]) for label in shown if order[label]]
-    more = (
-        f" The first {len(shown)} of {len(known)} cells are drawn."
-        if len(known) > len(shown)
-        else ""
-    )
-    text = (
-        " ".join(
-            [
-                (
-                    "Left: standard deviation over seeds by epoch. Right: Spearman's rank"
-                    " correlation with the last epoch."
-                ),
-                *verdicts,
-            ]
-        )
-        + more
-    )
+        _deviations(left, {label: bands[label] for label in shown}, metric)
+        _correlations(right, {label: order[label] for label in shown})
+    captions = [
+        "Left: standard deviation over seeds by epoch.",
+        "Right: Spearman's rank correlation with the last epoch.",
+        *[_caption(label, order[label]) for label in shown if order[label]],
+    ]
+    if len(known) > len(shown):
+        captions.append(f"The first {len(shown)} of {len(known)} cells are drawn.")
     return Drawn(
         name="spread",
         title="When the ranking of seeds settles",
-        text=text,
+        text=" ".join(captions),
         heading=["cell", "epoch", "n", "std", "rho"],
         rows=rows,
         figure=figure,
     )
+
+
+def _deviations(axes: Any, bands: Mapping[str, Sequence[Point]], metric: str) -> None:
+    """Draw the standard deviation over seeds by epoch, a line for each cell."""
+    for (label, found), colour in zip(bands.items(), COLOURS, strict=False):
+        epochs, values = [row.epoch for row in found], [row.std for row in found]
+        axes.plot(epochs, values, color=colour, linewidth=1.2, label=label)
+    title = "standard deviation over seeds"
+    axes.set(title=title, xlabel="epoch", ylabel=f"std of {metric}", ylim=(0, None))
+    axes.legend(fontsize=6)
+
+
+def _correlations(axes: Any, order: Mapping[str, Mapping[int, float | None]]) -> None:
+    """Draw how each epoch's order of the seeds agrees with the last one, a line for each cell."""
+    axes.axhline(0, color=GREY, linewidth=0.6)
+    title = "rank correlation with the last epoch"
+    axes.set(title=title, xlabel="epoch", ylim=(-1.05, 1.05))
+    for rhos, colour in zip(order.values(), COLOURS, strict=False):
+        points = [(epoch, rho) for epoch, rho in rhos.items() if rho is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
+    if not any(order.values()):
+        said = "needs at least five seeds"
+        axes.text(0.5, 0.6, said, transform=axes.transAxes, ha="center", color=GREY)
 
 
 def _caption(label: str, order: Mapping[int, float | None]) -> str:

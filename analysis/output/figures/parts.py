@@ -41,18 +41,7 @@ def shares(study: AnyStudy, label: str, name: str) -> Drawn | None:
         figure = new_figure(0.9 + 0.5 * len(lines))
         axes = figure.add_subplot()
         for y, (_, one) in enumerate(lines):
-            _bar(axes, y - 0.17, one.share, one.share_interval, COLOURS[0], "its own")
-            total, *bounds = _with_others(one)
-            _bar(axes, y + 0.17, total, bounds, COLOURS[4], "with interactions")
-            if one.variance < 0:
-                axes.text(
-                    0.5,
-                    y - 0.17,
-                    f"estimate {one.variance:.3g}",
-                    va="center",
-                    fontsize=6,
-                    color=GREY,
-                )
+            _bars(axes, y, one)
         axes.set(ylim=(len(lines) - 0.5, -0.5), xlim=(0, 100), xlabel="share of the variance, %")
         axes.set_yticks(range(len(lines)), [stem for stem, _ in lines])
         handles, labels = axes.get_legend_handles_labels()
@@ -65,21 +54,12 @@ def shares(study: AnyStudy, label: str, name: str) -> Drawn | None:
         f"{label}, {study.used} runs, {design_of(study)}: own shares {said}. Bars with 95 %"
         " intervals."
     )
-    heading = [
-        "part",
-        "variance",
-        "share",
-        "low",
-        "high",
-        "with_interactions",
-        "with_low",
-        "with_high",
-    ]
+    own = ["variance", "share", "low", "high"]
     return Drawn(
         name=name,
         title=f"Where the spread comes from: {label}",
         text=text,
-        heading=heading,
+        heading=["part", *own, "with_interactions", "with_low", "with_high"],
         rows=rows,
         figure=figure,
     )
@@ -90,6 +70,16 @@ def _with_others(part: Part) -> tuple[float | None, float | None, float | None]:
     if not isinstance(part, StreamPart):
         return None, None, None
     return part.total_share, *(part.total_share_interval or (None, None))
+
+
+def _bars(axes: Any, y: int, part: Part) -> None:
+    """Draw a part's own share and, of a stream, its share with interactions below."""
+    _bar(axes, y - 0.17, part.share, part.share_interval, COLOURS[0], "its own")
+    total, *bounds = _with_others(part)
+    _bar(axes, y + 0.17, total, bounds, COLOURS[4], "with interactions")
+    if part.variance < 0:
+        estimate = f"estimate {part.variance:.3g}"
+        axes.text(0.5, y - 0.17, estimate, va="center", fontsize=6, color=GREY)
 
 
 def _bar(

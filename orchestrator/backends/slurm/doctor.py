@@ -205,7 +205,34 @@ def _probe_options(site: Mapping[str, Any]) -> list[str]:
 def ask_node(place: Workspace, site: Mapping[str, Any]) -> list[Finding]:
     """Run the probe on one node, through srun, and judge what it saw."""
     workspace = place.root.resolve()
-    options = _probe_options(site)
+    began = time.time()
+    try:
+        done = subprocess.run(
+            _probe_command(workspace, site),
+            capture_output=True,
+            text=True,
+            timeout=PROBE_S,
+            stdin=subprocess.DEVNULL,
+            env=clean_environment(),
+        )
+    except subprocess.TimeoutExpired:
+        said = f"no node ran it within {PROBE_S} s"
+        return [Finding("probe", False, said, "Try again when nodes are free")]
+    try:
+        seen = json.loads(done.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        said = reason_of(done.stderr) or f"exit code {done.returncode}"
+        fix = "vtjobs must be installed where the nodes see it; see slurm.python and setup"
+        return [Finding("probe", False, said, fix)]
+    reach = Reach(at=seen["time"], host=seen["host"], reason=seen["reach"])
+    if place.identity.exists() and place.is_owned():
+        note_reach(place, "slurm", reach)
+    found = judge(seen, began=began, ended=time.time(), expected=_identity(workspace))
+    return [*found, handover(reach, site)]
+
+
+def _probe_command(workspace: Path, site: Mapping[str, Any]) -> list[str]:
+    """Return the command that runs the probe on one node, as a job's script would start it."""
     setup = [f"module load {module}" for module in site.get("modules", ())] + list(
         site.get("setup", ())
     )
@@ -218,7 +245,7 @@ def ask_node(place: Workspace, site: Mapping[str, Any]) -> list[Finding]:
         "--backend=slurm",
     ]
     line = "; ".join([*setup, f"exec {shlex.join([*python, '--workspace', str(workspace)])}"])
-    command = [
+    return [
         "srun",
         "--quiet",
         "--nodes=1",
@@ -226,45 +253,12 @@ def ask_node(place: Workspace, site: Mapping[str, Any]) -> list[Finding]:
         "--time=5",
         "--chdir=/",
         "--job-name=vtj-probe",
-        *options,
+        *_probe_options(site),
         *site.get("srun", ()),
+        "bash",
+        "-c",
+        line,
     ]
-    began = time.time()
-    try:
-        done = subprocess.run(
-            [*command, "bash", "-c", line],
-            capture_output=True,
-            text=True,
-            timeout=PROBE_S,
-            stdin=subprocess.DEVNULL,
-            env=clean_environment(),
-        )
-    except subprocess.TimeoutExpired:
-        return [
-            Finding(
-                "probe",
-                False,
-                f"no node ran it within {PROBE_S} s",
-                "Try again when nodes are free",
-            )
-        ]
-    try:
-        seen = json.loads(done.stdout.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        reason = reason_of(done.stderr) or f"exit code {done.returncode}"
-        return [
-            Finding(
-                "probe",
-                False,
-                reason,
-                "vtjobs must be installed where the nodes see it; see slurm.python and setup",
-            )
-        ]
-    reach = Reach(at=seen["time"], host=seen["host"], reason=seen["reach"])
-    if place.identity.exists() and place.is_owned():
-        note_reach(place, "slurm", reach)
-    found = judge(seen, began=began, ended=time.time(), expected=_identity(workspace))
-    return [*found, handover(reach, site)]
 
 
 def _identity(workspace: Path) -> str | None:
