@@ -23,6 +23,7 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
         "HEAD": lambda cell: _millions(cell.head_parameters),
         "GFLOPS": lambda cell: _number(cell.multiply_adds, "{:.3g}", by=1e9),
         "IMG/S": lambda cell: _number(cell.images_per_s, "{:.0f}"),
+        "S/BATCH": _step,
         "TIME": lambda cell: _number(cell.time_ratio, "×{:.2f}"),
         "GPU-MEM": lambda cell: _bytes(cell.peak_memory_bytes),
         "GPU-H": lambda cell: _number(cell.gpu_hours, "{:.2f}"),
@@ -36,11 +37,16 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     terminal.say(
         "SCORE: mean of the completed runs (RUNS), on the test set: top1, miou on masks, or ap_box"
         " on objects. PARAMS: backbone with classifier; HEAD: what is left out after training."
-        " GFLOPS: multiply-adds of one image. IMG/S and GPU-MEM: while training. TIME: for an"
-        " image, by the baseline's. GPU-H and HOURS: of one run."
+        " GFLOPS: multiply-adds of one image. IMG/S and GPU-MEM: while training. S/BATCH:"
+        " seconds of a step, mean and standard deviation. TIME: for an image, by the baseline's. GPU-H and HOURS: of one run."
     )
     for error in dict.fromkeys(cell.error for cell in cells if cell.error):
         terminal.say(f"not counted: {error}")
+
+
+def _step(cell: "CellCost") -> str:
+    mean = _number(cell.step_s, "{:.3g}")
+    return mean if cell.step_std_s is None else f"{mean} ± {cell.step_std_s:.2g}"
 
 
 def print_efficiency(cells: Sequence["Efficiency"]) -> None:

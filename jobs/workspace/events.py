@@ -18,6 +18,14 @@ class Usage(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Share of that time, 0 to 1, in which rank 0 waited for its batches."""
     peak_memory_bytes: int | None = None
     """The most that PyTorch had allocated on rank 0's GPU."""
+    step_s: float | None = None
+    """Seconds of an optimizer step with its batch, mean over the attempt's steps after the first
+    ten. Evaluations do not count.
+    """
+    step_std_s: float | None = None
+    """Standard deviation of these steps. A GPU's work is queued: this is how the process that
+    queues it saw the steps.
+    """
     gpu_utilisation: float | None = None
     """Share of the time, 0 to 1, in which a kernel ran: mean over node 0's GPUs and looks every
     30 s, by NVML. Runs that share a card have the card's.

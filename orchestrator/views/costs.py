@@ -56,6 +56,11 @@ class CellCost(Document, frozen=True, kw_only=True):
     """Of one image through the backbone, at the size of training, which papers call FLOPs."""
     images_per_s: float | None
     """While training, all ranks together: median over runs."""
+    step_s: float | None
+    """Seconds of an optimizer step with its batch, evaluations and the first ten steps left out:
+    median over runs."""
+    step_std_s: float | None
+    """Standard deviation of the steps of a run: median over runs."""
     time_ratio: float | None
     """Time for an image by that of the baseline, the same cell without its head."""
     peak_memory_bytes: int | None
@@ -156,6 +161,8 @@ def _of_cell(
         head_parameters=counts.head_parameters if is_counted else None,
         multiply_adds=counts.multiply_adds if is_counted else None,
         images_per_s=None if used is None else used.images_per_s,
+        step_s=None if used is None else used.step_s,
+        step_std_s=None if used is None else used.step_std_s,
         time_ratio=_ratio(baseline, used),
         peak_memory_bytes=None if used is None else used.peak_memory_bytes,
         gpu_hours=_mean(figures.gpu_hours),

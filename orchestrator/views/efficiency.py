@@ -54,6 +54,10 @@ class Efficiency(Document, frozen=True, kw_only=True):
     """Mean time of the runs that completed, over all their attempts."""
     images_per_s: float | None
     """Median over runs."""
+    step_s: float | None
+    """Seconds of an optimizer step with its batch, after the first ten: median over runs."""
+    step_std_s: float | None
+    """Standard deviation of the steps of a run: median over runs."""
     data_wait: float | None
     """Share of training, 0 to 1, spent waiting for data: median over runs."""
     gpu_utilisation: float | None
@@ -115,6 +119,8 @@ def _of_cell(
         "walltime_s": spans[-1].walltime_s if spans else None,
         "allocation_s": max((one.seconds for one in spans), default=None),
         "images_per_s": _median(latest, "images_per_s"),
+        "step_s": _median(latest, "step_s"),
+        "step_std_s": _median(latest, "step_std_s"),
         "data_wait": _median(latest, "data_wait"),
         "gpu_utilisation": _median(latest, "gpu_utilisation"),
         "peak_memory_bytes": _most(attempts, "peak_memory_bytes"),

@@ -385,6 +385,7 @@ class Training:
         if not self.plan.superseded():
             checkpoint.keep_newest(self.plan.folder)
         self._saved_at = time.monotonic()
+        self.pace.saved()
 
     def _position(self) -> dict[str, Any]:
         if not hasattr(self, "order"):

@@ -1,5 +1,6 @@
 """How fast an attempt trains, and what keeps it waiting."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -10,6 +11,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+# Steps that choose kernels, fill queues and compile: they say nothing of the ones that follow.
+WARM_UP_STEPS = 10
+
+
 class Pace:
     """How fast this attempt trains. It counts in Python alone and never waits for the device."""
 
@@ -18,16 +23,18 @@ class Pace:
         self._clock = clock
         self._began: float | None = None
         # Of the epoch that is being trained, or was trained last.
-        self._epoch_began = self._trained_at = 0.0
+        self._epoch_began = self._trained_at = self._step_began = 0.0
         self._epoch_images = 0
         # Of the attempt, its steps and waiting; of the epochs before this one, their seconds.
         self._images = self._steps = 0
         self._wait_s = self._earlier_s = 0.0
+        # Of the steps after the warm-up: their number, mean seconds and squared deviations.
+        self._timed, self._step_s, self._squares = 0, 0.0, 0.0
 
     def begin_epoch(self) -> None:
         """Note that an epoch, or what is left of it, starts."""
         self._earlier_s += self._trained_at - self._epoch_began
-        self._epoch_began = self._trained_at = self._clock()
+        self._epoch_began = self._trained_at = self._step_began = self._clock()
         if self._began is None:
             self._began = self._epoch_began
         self._epoch_images = 0
@@ -45,6 +52,20 @@ class Pace:
         self._epoch_images += images
         self._steps += 1
         self._trained_at = self._clock()
+        if self._steps > WARM_UP_STEPS:
+            self._time(self._trained_at - self._step_began)
+        self._step_began = self._trained_at
+
+    def _time(self, seconds: float) -> None:
+        """Count how long a step took, by Welford's recurrence."""
+        self._timed += 1
+        over = seconds - self._step_s
+        self._step_s += over / self._timed
+        self._squares += over * (seconds - self._step_s)
+
+    def saved(self) -> None:
+        """Note that a checkpoint was written, which is no part of the next step."""
+        self._step_began = self._clock()
 
     def end_steps(self) -> None:
         """Note that the epoch's steps are done; what follows is its evaluation."""
@@ -73,7 +94,13 @@ class Pace:
             "images_per_s": round(self._images / seconds, 1) if known else None,
             "data_wait": round(min(1.0, self._wait_s / seconds), 4) if known else None,
             "peak_memory_bytes": self.peak_memory_bytes,
+            "step_s": round(self._step_s, 6) if self._timed else None,
+            "step_std_s": round(self._deviation_s, 6) if self._timed > 1 else None,
         }
+
+    @property
+    def _deviation_s(self) -> float:
+        return math.sqrt(self._squares / (self._timed - 1))
 
     @property
     def trained_s(self) -> float | None:

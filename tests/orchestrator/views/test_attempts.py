@@ -24,6 +24,8 @@ USAGE: dict[str, Any] = {
     "images_per_s": 1234.4,
     "data_wait": 0.031,
     "peak_memory_bytes": int(6.1 * 2**30),
+    "step_s": 0.829,
+    "step_std_s": 0.0125,
     "gpu_utilisation": 0.874,
     "gpu_used_bytes": 7 << 30,
     "cpu_cores": 3.44,

@@ -24,6 +24,7 @@ def trained(quiet_lab: Lab) -> Lab:
     for number, run_id in enumerate(runs):
         speed = 400.0 if number < 2 else 320.0
         usage = {"images_per_s": speed, "peak_memory_bytes": 2**30}
+        usage |= {"step_s": 64 / speed, "step_std_s": 0.01}
         end = ended("completed", usage=usage, epoch=1, step=8)
         journal(quiet_lab, run_id, 1, started(), scored(60.0 + number), end)
     quiet_lab.tick(start=False)
@@ -47,6 +48,7 @@ def test_time_is_held_against_the_baseline_and_stands_beside_the_score(trained: 
     found = by_head(trained)
     assert (found["supervised"].time_ratio, found["relvit"].time_ratio) == (1.0, 1.25)
     assert (found["supervised"].score, found["relvit"].score) == (60.5, 62.5)
+    assert (found["relvit"].step_s, found["relvit"].step_std_s) == (0.2, 0.01)
     assert found["relvit"].peak_memory_bytes == 2**30
     assert found["relvit"].runs == 2
 

@@ -3,6 +3,7 @@
 import itertools
 import random
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from vtjobs.jobs.documents import from_plain
 from vtjobs.jobs.workspace.events import Usage
 from vtjobs.workers.training import loop
-from vtjobs.workers.training.pace import Pace
+from vtjobs.workers.training.pace import WARM_UP_STEPS, Pace
 
 from ...support.training import CPU, EVERYTHING, contents, differences, newest, run_spec, training
 
@@ -73,6 +74,33 @@ def test_usage_in_the_middle_of_an_epoch_counts_its_steps_until_the_last_one() -
     # A checkpoint is being saved.
     clock.now += 90.0
     assert from_plain(pace.usage, Usage) == Usage(images_per_s=25.0, data_wait=0.2)
+
+
+def test_a_step_has_its_mean_and_deviation_once_the_first_ones_are_over() -> None:
+    clock = Clock()
+    pace = Pace(CPU, clock)
+    for seconds in ([50.0] * WARM_UP_STEPS + [1.0, 2.0], [3.0, 6.0]):
+        pace.begin_epoch()
+        for taken in seconds:
+            clock.now += taken
+            pace.step(64)
+        pace.end_steps()
+        # An evaluation.
+        clock.now += 90.0
+    usage = from_plain(pace.usage, Usage)
+    assert (usage.step_s, usage.step_std_s) == (3.0, pytest.approx(stdev([1.0, 2.0, 3.0, 6.0])))
+
+
+def test_a_checkpoint_between_two_steps_is_part_of_neither() -> None:
+    clock = Clock()
+    pace = Pace(CPU, clock)
+    pace.begin_epoch()
+    for _ in range(WARM_UP_STEPS + 2):
+        clock.now += 90.0
+        pace.saved()
+        clock.now += 2.0
+        pace.step(64)
+    assert from_plain(pace.usage, Usage).step_s == 2.0
 
 
 def test_what_a_source_gives_is_handed_on_as_it_is() -> None:
