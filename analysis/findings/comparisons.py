@@ -37,6 +37,7 @@ from .plan import ComparisonPlan
 from .pooled import PooledComparison, pooled
 from .reversals import Reversal, reversals
 from .samples import bounds, family_sizes, first_seeds, pairs, ready, sides, why_not
+from .tallies import Tally, tallies
 
 SCHEMA_VERSION = 1
 
@@ -167,6 +168,8 @@ class Comparisons(Document, frozen=True, kw_only=True):
     """Conclusions that contradict each other."""
     comparisons: list[Comparison]
     """Each cell against its baseline; none where they are compared over all datasets."""
+    tallies: list[Tally]
+    """In how many of its comparisons each head is better; heads with one comparison left out."""
     correction: Correction
     """Of p values for their number."""
     over_datasets: OverDatasets
@@ -194,6 +197,10 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
     both = pairs(cells, plan)
     # Over all datasets there is one comparison per head; each dataset's is a part of it.
     seen = [] if plan.is_pooled else _seen(both, plan)
+    compared = [
+        _comparison(cell, baseline, one, plan)
+        for (cell, baseline), one in zip(both if seen else [], seen, strict=True)
+    ]
     return Comparisons(
         schema_version=SCHEMA_VERSION,
         test=plan.test,
@@ -210,10 +217,8 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
         declared=plan.declared,
         exploratory=plan.exploratory,
         reversals=reversals(cells, plan),
-        comparisons=[
-            _comparison(cell, baseline, one, plan)
-            for (cell, baseline), one in zip(both if seen else [], seen, strict=True)
-        ],
+        comparisons=compared,
+        tallies=tallies(compared),
         pooled=pooled(both, plan) if plan.is_pooled else [],
     )
 

@@ -10,6 +10,7 @@ from ..findings.cell import Cell
 from ..findings.comparisons import Comparison, Comparisons
 from ..findings.declared import declaration_notes
 from ..findings.pooled import PooledComparison
+from ..findings.tallies import Tally
 from .wording import columns, title_of
 
 # Up to so many cells are named in a sentence; more are counted.
@@ -260,6 +261,7 @@ def comparison_notes(document: Comparisons) -> list[str]:
     every: list[Comparison | PooledComparison] = [*document.comparisons, *document.pooled]
     return [
         *found,
+        *_tallied(document.tallies),
         *_without(document),
         *_unpaired(document),
         *_cut_notes(len({seed for one in every for seed in one.cut}), "seed"),
@@ -271,6 +273,18 @@ def comparison_notes(document: Comparisons) -> list[str]:
         *reversals.reversal_notes(document.reversals),
         *declaration_notes(document.declared, document.exploratory),
     ]
+
+
+def _tallied(tallies: Sequence[Tally]) -> list[str]:
+    """Say in how many of its comparisons each head is better."""
+    found = [
+        f"{one.head} is better than {one.baseline_head} in {one.better} of {one.comparisons}"
+        f" comparisons ({one.significantly_better} significant) and worse in {one.worse}"
+        f" ({one.significantly_worse} significant)."
+        for one in tallies[:MOST]
+    ]
+    rest = len(tallies) - MOST
+    return found + ([f"{rest} more heads have several comparisons."] if rest > 0 else [])
 
 
 def _without(document: Comparisons) -> list[str]:

@@ -1,0 +1,60 @@
+"""In how many of its comparisons a head is better, and in how many significantly so. Pure."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...jobs.documents import Document
+from ..stats.verdict import Verdict
+
+if TYPE_CHECKING:
+    from .comparisons import Comparison
+
+
+class Tally(Document, frozen=True, kw_only=True):
+    """What became of one head's comparisons. Ties, and those without a difference, count in
+    `comparisons` alone.
+    """
+
+    head: str
+    baseline_head: str
+    """The head that it is compared with."""
+    comparisons: int
+    """How many there are, over backbones, datasets, recipes and further settings."""
+    better: int
+    """Those in which the head's mean is the better one."""
+    worse: int
+    significantly_better: int
+    """Those of `better` whose difference is significant."""
+    significantly_worse: int
+
+
+def tallies(comparisons: "Sequence[Comparison]") -> list[Tally]:
+    """Count the comparisons of each head that has more than one, in their order.
+
+    The signs are a description, as in the claim that a loss helps every backbone: comparisons that
+    share data are not independent, so no test rests on their number.
+    """
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for one in comparisons:
+        groups.setdefault((one.head, one.baseline_head), []).append(one)
+    return [_tally(*names, group) for names, group in groups.items() if len(group) > 1]
+
+
+def _tally(head: str, baseline_head: str, group: "Sequence[Comparison]") -> Tally:
+    better = [one for one in group if _gain(one) > 0]
+    worse = [one for one in group if _gain(one) < 0]
+    return Tally(
+        head=head,
+        baseline_head=baseline_head,
+        comparisons=len(group),
+        better=len(better),
+        worse=len(worse),
+        significantly_better=sum(one.verdict is Verdict.SEPARABLE for one in better),
+        significantly_worse=sum(one.verdict is Verdict.SEPARABLE for one in worse),
+    )
+
+
+def _gain(one: "Comparison") -> float:
+    """Return the difference, positive where it is an improvement."""
+    difference = one.difference or 0.0
+    return -difference if one.better == "min" else difference
