@@ -9,7 +9,7 @@ from ...jobs.grid.policy_names import THREE, drawn_from
 from ...jobs.grid.rules import VARIANT
 from ...jobs.run.settings import CellSettings, HeadSettings
 from ...jobs.run.spec import BASELINE, Axes
-from . import by_neighbours
+from . import branches, by_neighbours
 from .published import Published
 
 # Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
@@ -22,6 +22,7 @@ BACKBONES = {
     "cvt_13": ("cvt_13_drloc", "cvt_13"),
     "resnet50": ("resnet50_drloc", "resnet50", "resnet50_cifar"),
     "vit_b16": ("vit_b16_drloc", "vit_b16"),
+    "cait_s36_path": ("deit_s", branches.BACKBONE, "cait_s36"),
     **{f"vit_{size}": (f"deit3_{size}",) for size in ("t", "s", "b", "l", "h", "h52")},
 }
 DATASETS = {"inat18": "inat2018", "inat19": "inat2019", "coco": "coco2017"}
@@ -124,6 +125,8 @@ def is_recorded(one: Made, record: Published, paper: str) -> bool:
 
 def _backbones(record: Published) -> tuple[str, ...]:
     """Return the short names of what the record's backbone may be."""
+    if record.method in branches.METHODS:
+        return (branches.BACKBONE,)
     if _DEPTHS in record.variant:
         return ("deit_s", "deit_s_late")
     if _method(record) == TOKEN:
@@ -133,6 +136,8 @@ def _backbones(record: Published) -> tuple[str, ...]:
 
 def _method(record: Published) -> str:
     if _DEPTHS in record.variant:
+        return BASELINE
+    if record.method in branches.METHODS:
         return BASELINE
     if record.method in _TOKENS:
         return TOKEN
@@ -228,6 +233,7 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
     "cls_at": _class_at,
     _DEPTHS: _depths,
     "norm": _norm,
+    "step": lambda one: branches.step(one.backbone, one.stages[0].backbone.args),
     "detector": lambda one: "mask_rcnn",
 }
 
@@ -250,6 +256,8 @@ def _has_variant(one: Made, record: Published) -> bool:
     if any(record.variant[key] != value for key, value in known.items()):
         return False
     params = one.head.params
+    if record.method in branches.METHODS:
+        return branches.is_of(one.stages[0].backbone.args, record)
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
         return False
     if record.method == BASELINE:

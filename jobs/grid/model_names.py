@@ -13,6 +13,7 @@ OWN = frozenset(
         "cvt_13",
         "cvt_13_drloc",
         "deit_small_late_class",
+        "deit_small_scaled",
         "vit_b16_drloc",
         "patchconvnet_b120",
         "patchconvnet_b36",

@@ -27,6 +27,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "vit_s16": SMALL,
     "deit_s": SMALL,
     "deit_s_late": SMALL,
+    "deit_s_scaled": SMALL,
     "deit_s_distilled": SMALL,
     "cait_xxs24": SMALL,
     "resmlp_s12": {"embed_dim": 16, "num_blocks": 2},

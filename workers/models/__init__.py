@@ -1,5 +1,5 @@
 """Backbones of the papers that no kept library has; importing this registers them with timm."""
 
-from . import cvt, late_class, patchconvnet, resmlp, resnet, t2t, vit
+from . import cvt, late_class, patchconvnet, resmlp, resnet, scaled, t2t, vit
 
-__all__ = ["cvt", "late_class", "patchconvnet", "resmlp", "resnet", "t2t", "vit"]
+__all__ = ["cvt", "late_class", "patchconvnet", "resmlp", "resnet", "scaled", "t2t", "vit"]
