@@ -58,6 +58,9 @@ def curve(
     set_name: CurveSet = "test",
     by: By = None,
     over: Over = None,
+    first: Annotated[
+        int, typer.Option("--from-epoch", min=0, help="First epoch to show, for a closer look.")
+    ] = 0,
     single: Annotated[
         bool, typer.Option("--single", help="Single seeds instead of mean and deviation.")
     ] = False,
@@ -72,7 +75,7 @@ def curve(
 
     A curve is no test: it shows how far seeds lie apart, and gives no verdict.
     """
-    from ..analysis.findings.curves import learning_curves
+    from ..analysis.findings.curves import from_epoch, learning_curves
     from .printing import terminal
 
     require_style(style, ("table", "csv", "json"))
@@ -83,6 +86,8 @@ def curve(
         from ..analysis.findings.gains import gains
 
         curves = gains(curves, over=over)
+    if first:
+        curves = from_epoch(curves, first)
     charts = _charts(curves, by)
     if figure is not None:
         if as_json or quiet or style != "table":
@@ -177,8 +182,13 @@ def _write(context: "Context", charts: dict[str, list["CellCurve"]], folder: Pat
         }
         for title, curves in charts.items()
     }
+    shown = min(
+        point.epoch for curves in charts.values() for curve in curves for point in curve.points
+    )
     breaks = {
-        title or "all cells": interruptions(context.ledger, curves)
+        title or "all cells": [
+            epoch for epoch in interruptions(context.ledger, curves) if epoch >= shown
+        ]
         for title, curves in charts.items()
     }
     first = next(iter(charts.values()))[0]

@@ -183,6 +183,23 @@ def parents_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, Pare
     return found
 
 
+def settings_tried(connection: Connection, cell_ids: Iterable[str]) -> dict[str, int]:
+    """Return cell -> how many cells with its backbone, dataset, head and stage have begun.
+
+    They differ in recipe and settings. A cell has begun once a run of it is no longer pending.
+    """
+    what = (m.cells.c.backbone, m.cells.c.dataset, m.cells.c.head, m.cells.c.stage)
+    begun = exists().where(m.runs.c.cell_id == m.cells.c.cell_id, m.runs.c.state != "pending")
+    counted = select(*what, func.count()).where(begun).group_by(*what)
+    numbers = {tuple(row[:-1]): int(row[-1]) for row in connection.execute(counted)}
+    found: dict[str, int] = {}
+    for part in in_parts(cell_ids):
+        query = select(m.cells.c.cell_id, *what).where(m.cells.c.cell_id.in_(part))
+        for cell_id, *names in connection.execute(query):
+            found[cell_id] = numbers.get(tuple(names), 0)
+    return found
+
+
 # Attempts -----------------------------------------------------------------------------------------
 
 

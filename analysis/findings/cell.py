@@ -109,6 +109,10 @@ class Cell(Document, frozen=True, kw_only=True):
     """Which epoch was scored."""
     apart: int
     """Runs of a variance study, which are no replicates and do not count in `n`."""
+    tried: int
+    """Cells of the workspace with the same backbone, dataset, head and stage that have begun,
+    whatever their recipe and settings: what a best one was chosen from.
+    """
     baseline_head: str
     """The head that gains are over, or each."""
     run_ids: dict[int, str] | None = None

@@ -76,6 +76,7 @@ def report(
         counts = {}
         if with_specs:
             counts = lookups.count_evaluations(connection, results, set_name)
+        tried = lookups.settings_tried(connection, {row.cell_id for row in rows})
         inexact = lookups.inexact_resumes(connection, [row.run_id for row in rows])
         before = _cells_before(
             connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun}
@@ -107,6 +108,7 @@ def report(
         retried=retried,
         redrawn=redrawn,
         evaluations=counts,
+        tried=tried,
     )
     found = []
     for cell_id, members in grouped.items():

@@ -86,6 +86,12 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Seeds of either side that an evaluation can still score: what is declared waits for them."""
     cancelled: list[int]
     """Seeds of either side whose run was cancelled: what is declared waits for them."""
+    tried: int
+    """Cells of the workspace with this backbone, dataset, head and stage that have begun, whatever
+    their recipe and settings.
+    """
+    tried_baseline: int
+    """The same for the baseline's head."""
     cut: list[int]
     """Seeds of either side whose run was cut into smaller micro-batches: drop path, dropout and
     batch norm's statistics are not those of a run that was not.
@@ -315,6 +321,8 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         lost=lost,
         unscored=unscored,
         cancelled=cancelled,
+        tried=cell.tried,
+        tried_baseline=baseline.tried,
         cut=sorted({*cell.cut_seeds, *baseline.cut_seeds}),
         imported=sorted({*cell.imported_values, *baseline.imported_values}),
         is_mixed=cell.is_mixed_with(baseline, by_seed=by_seed),

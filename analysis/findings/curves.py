@@ -10,7 +10,7 @@ from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.records import CellRow, RunRow
 from ...db.results import TRAINING, by_epoch, metrics_of, training_by_epoch
-from ...jobs.documents import Document
+from ...jobs.documents import Document, changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
@@ -59,6 +59,29 @@ class CellCurve(Document, frozen=True, kw_only=True):
     def curves(self) -> Curves:
         """Seed -> epoch -> value."""
         return {int(seed): curve for seed, curve in self.seeds.items()}
+
+
+def from_epoch(curves: Sequence[CellCurve], first: int) -> list[CellCurve]:
+    """Return curves from one epoch on. When a cell passes another is still that of all epochs.
+
+    Raises:
+        BadInput: nothing was scored from that epoch on.
+    """
+    found = [
+        changed(
+            curve,
+            points=[point for point in curve.points if point.epoch >= first],
+            seeds={
+                seed: {epoch: value for epoch, value in own.items() if epoch >= first}
+                for seed, own in curve.seeds.items()
+            },
+        )
+        for curve in curves
+    ]
+    if not any(curve.points for curve in found):
+        last = max((point.epoch for curve in curves for point in curve.points), default=0)
+        raise BadInput(f"--from-epoch {first}: the last epoch with a value is {last}")
+    return found
 
 
 def learning_curves(

@@ -47,6 +47,8 @@ class About:
     """Runs that somebody had run again after they had ended with a result."""
     evaluations: dict[str, int]
     """Run -> epochs at which it was scored, with `with_specs`."""
+    tried: dict[str, int]
+    """Cell -> cells with its backbone, dataset, head and stage that have begun."""
 
 
 def make_cell(chain: list[records.CellRow], members: list[records.RunRow], about: About) -> Cell:
@@ -122,6 +124,7 @@ def make_cell(chain: list[records.CellRow], members: list[records.RunRow], about
         is_baseline=about.is_baseline[cell.cell_id],
         select=about.select,
         apart=about.apart[cell.cell_id],
+        tried=about.tried.get(cell.cell_id, 0),
         baseline_head=about.baseline_head,
     )
     if not about.with_specs:

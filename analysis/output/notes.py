@@ -11,6 +11,7 @@ from ..findings.comparisons import Comparison, Comparisons
 from ..findings.declared import declaration_notes
 from ..findings.pooled import PooledComparison
 from ..findings.tallies import Tally
+from . import tried
 from .wording import columns, title_of
 
 # Up to so many cells are named in a sentence; more are counted.
@@ -262,6 +263,7 @@ def comparison_notes(document: Comparisons) -> list[str]:
     return [
         *found,
         *_tallied(document.tallies),
+        *tried.of_comparisons(document.comparisons),
         *_without(document),
         *_unpaired(document),
         *_cut_notes(len({seed for one in every for seed in one.cut}), "seed"),

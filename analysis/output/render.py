@@ -12,6 +12,7 @@ from ..findings.per_image import CellSplit
 from ..findings.power import Needs
 from ..stats.sample_size import STD_LEVEL
 from ..stats.summary import Description
+from . import tried
 from .layout import Table
 from .notes import comparison_notes, interval_notes, notes, report_notes
 from .wording import DECIMALS, as_range, columns, count, label_of, labels, p_value, score
@@ -90,7 +91,8 @@ def of_descriptions(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table
         said.append(
             f"In {len(constant)} cell(s) all seeds score the same. Does the seed change anything?"
         )
-    return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
+    found = [*notes(cells), *tried.of_cells(cells), *said]
+    return Table(heading=heading, body=body, notes=found, labels=len(names))
 
 
 def _spread_of(found: Description, decimals: int) -> list[str]:

@@ -78,6 +78,17 @@ def test_a_figure_is_written_as_a_picture_and_its_data(trained: Cli) -> None:
     assert trained("curve", "tiny", "--figure", "figures", "--json").returncode == 2
 
 
+def test_a_closer_look_begins_at_an_epoch(trained: Cli) -> None:
+    (curve, *_) = trained.json("curve", "--from-epoch", "2")
+    assert [point["epoch"] for point in curve["points"]] == [2, 3]
+    assert {tuple(own) for own in curve["seeds"].values()} == {("2", "3")}
+
+
+def test_a_closer_look_at_nothing_is_refused_with_the_last_epoch(trained: Cli) -> None:
+    done = trained("curve", "--from-epoch", "9")
+    assert done.returncode == 2 and "the last epoch with a value is 3" in done.stderr
+
+
 def test_a_sparkline_has_its_lowest_and_highest_value_at_its_ends() -> None:
     assert sparkline([1.0, 5.0, 3.0]) == "▁█▅"
     assert sparkline([2.0]) == "▁"

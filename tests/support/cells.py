@@ -36,7 +36,7 @@ def cell(
         missing_seeds=[], lost_seeds=[], unscored_seeds=[], cancelled_seeds=[], retried_seeds=[], redrawn_seeds=[], diverged_seeds=list(range(after, after + states.get("diverged", 0))), chance=10.0,
         candidates=[1], epochs=[3], values=by_seed, mean=statistics.fmean(numbers) if numbers else None,
         std=statistics.stdev(numbers) if len(numbers) > 1 else None, best_minus_last=0.1, resumed=0,
-        resumed_inexactly=0, cut_seeds=[], imported_seeds=[], apart=0, baseline=baseline, baseline_head="supervised", gain=None, gain_interval=None,
+        resumed_inexactly=0, cut_seeds=[], imported_seeds=[], apart=0, tried=1, baseline=baseline, baseline_head="supervised", gain=None, gain_interval=None,
         is_baseline=baseline is None,
     )  # fmt: skip
     return changed(found, **more)

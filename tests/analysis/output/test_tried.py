@@ -1,0 +1,36 @@
+"""The note on settings that were tried and are not shown."""
+
+from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.analysis.output import tried
+from vtjobs.jobs.documents import changed
+
+from ...support.cells import cell
+
+VALUES = [80.1, 80.4, 79.9]
+BASE = cell("supervised", VALUES)
+HEAD = cell("drloc", [value + 1 for value in VALUES], baseline="supervised")
+
+
+def test_a_report_that_shows_every_setting_that_was_tried_has_no_note() -> None:
+    twice = [changed(HEAD, cell_id=name, tried=2) for name in ("one", "two")]
+    assert tried.of_cells([BASE, *twice]) == []
+
+
+def test_settings_that_are_not_shown_are_counted_for_each_combination() -> None:
+    (note,) = tried.of_cells([BASE, changed(HEAD, tried=9)])
+    assert note.startswith(
+        "vit digits drloc: 9 settings tried in this workspace, 1 shown. The best"
+    )
+
+
+def test_many_combinations_are_one_count() -> None:
+    cells = [changed(HEAD, backbone=f"vit{number}", tried=number) for number in range(2, 8)]
+    (note,) = tried.of_cells(cells)
+    assert note.startswith("Of 6 combinations of") and "of one up to 7." in note
+
+
+def test_a_comparison_counts_the_settings_of_both_sides() -> None:
+    cells = [changed(BASE, tried=4), changed(HEAD, tried=4)]
+    (note,) = tried.of_comparisons(compare(cells, ComparisonPlan()).comparisons)
+    assert "drloc: 4 settings" in note and "supervised: 4 settings" in note
