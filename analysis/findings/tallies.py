@@ -23,9 +23,11 @@ class Tally(Document, frozen=True, kw_only=True):
     better: int
     """Those in which the head's mean is the better one."""
     worse: int
+    """Those in which the baseline's mean is."""
     significantly_better: int
     """Those of `better` whose difference is significant."""
     significantly_worse: int
+    """Those of `worse` whose difference is significant."""
 
 
 def tallies(comparisons: "Sequence[Comparison]") -> list[Tally]:
