@@ -57,6 +57,52 @@ def test_a_backbone_has_the_parameters_of_its_publication(
     assert logits.shape == (1, 1000)
 
 
+# Millions of parameters (table 3.15 of the thesis).
+CAIT = {
+    "cait_xxs24": 12.0,
+    "cait_xxs36": 17.3,
+    "cait_xs24": 26.6,
+    "cait_xs36": 38.6,
+    "cait_s24": 46.9,
+    "cait_s36": 68.2,
+    "cait_s48": 89.5,
+    "cait_m24": 185.9,
+    "cait_m36": 270.9,
+}
+
+
+@pytest.mark.parametrize("name", CAIT)
+def test_each_cait_has_the_printed_parameters(name: str) -> None:
+    backbone = catalogue.backbone(name)
+    with torch.device("meta"):
+        model = timm.create_model(backbone.model, img_size=224, **backbone.args)
+    millions = sum(weight.numel() for weight in model.parameters()) / 1e6
+    assert millions == pytest.approx(CAIT[name], abs=0.06)
+
+
+@pytest.mark.parametrize(("name", "depth"), [("cait_s24", 24), ("cait_s36", 36), ("cait_s48", 48)])
+def test_the_drop_path_of_a_cait_s_grows_with_its_depth_by_the_texts_formula(
+    name: str, depth: int
+) -> None:
+    # Section 3.5.2 of the thesis, which prints `min` for `max`.
+    rate = catalogue.backbone(name).args["drop_path_rate"]
+    assert rate == pytest.approx(max(0.1 * (depth / 12 - 1), 0.0))
+
+
+@pytest.mark.parametrize("name", ["deit_ti", "deit_s_scaled", "vit_s16"])
+def test_linear_weights_of_a_vision_transformer_start_normal_with_a_deviation_of_a_fiftieth(
+    name: str,
+) -> None:
+    torch.manual_seed(0)
+    backbone = catalogue.backbone(name)
+    model = build(backbone, ModelShape(channels=3, classes=10, image_size=32))
+    for block in model.blocks:
+        for layer in (block.attn.qkv, block.attn.proj, block.mlp.fc1, block.mlp.fc2):
+            assert float(layer.weight.std()) == pytest.approx(0.02, rel=0.03)
+            assert float(layer.weight.mean()) == pytest.approx(0.0, abs=5e-4)
+            assert layer.bias is None or not layer.bias.any()
+
+
 def small(name: str, *, size: int, channels: int = 1) -> nn.Module:
     shape = ModelShape(channels=channels, classes=10, image_size=size)
     return build(make_backbone(name, **SMALL[name]), shape)

@@ -156,3 +156,17 @@ def test_each_change_trains_with_drloc(change: dict[str, str], tmp_path: Path) -
         name for name, value in run.trainee.named_parameters() if torch.equal(value, before[name])
     ]
     assert still == []
+
+
+def test_an_affine_norm_folds_into_the_linear_layer_behind_it() -> None:
+    # Section 4.3 of the thesis: at inference it costs nothing.
+    draw = torch.Generator().manual_seed(2)
+    affine, linear = Affine(8), nn.Linear(8, 5)
+    folded = nn.Linear(8, 5)
+    with torch.no_grad():
+        affine.alpha.copy_(torch.randn(1, 1, 8, generator=draw))
+        affine.beta.copy_(torch.randn(1, 1, 8, generator=draw))
+        folded.weight.copy_(linear.weight * affine.alpha.view(8))
+        folded.bias.copy_(linear.bias + linear.weight @ affine.beta.view(8))
+    tokens = torch.randn(2, 16, 8, generator=draw)
+    torch.testing.assert_close(folded(tokens), linear(affine(tokens)))
