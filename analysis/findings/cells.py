@@ -14,7 +14,6 @@ from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
-from ...jobs.run.settings import STAGE
 from ...jobs.run.spec import BASELINE, EACH, Axes
 from ...jobs.run.states import RunState
 from ..stats.summary import describe
@@ -234,8 +233,7 @@ def _has_teacher(cell: records.CellRow) -> bool:
     if "teacher" not in cell.spec:
         return False
     settings = cell.settings
-    found = None if settings is None else settings.head.distillation
-    return found is not None and found.teacher == STAGE
+    return settings is not None and settings.head.learns_from_a_stage
 
 
 def _baselines(cells: dict[str, records.CellRow], head: str) -> dict[str, bool]:

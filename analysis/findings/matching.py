@@ -22,6 +22,7 @@ BACKBONES = {
     "cvt_13": ("cvt_13_drloc", "cvt_13"),
     "resnet50": ("resnet50_drloc", "resnet50", "resnet50_cifar"),
     "vit_b16": ("vit_b16_drloc", "vit_b16"),
+    "regnety_16gf": ("regnety_160",),
     "cait_s36_path": ("deit_s", branches.BACKBONE, "cait_s36"),
     **{f"vit_{size}": (f"deit3_{size}",) for size in ("t", "s", "b", "l", "h", "h52")},
 }

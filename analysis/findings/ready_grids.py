@@ -26,6 +26,7 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("thesis", "2.4"): ("thesis-table2-7",),
     ("thesis", "2.6"): ("thesis-table2-14",),
     ("thesis", "3.3"): _DEIT,
+    ("thesis", "3.4.4-text"): ("thesis-cifar10",),
     ("thesis", "3.5"): _DEIT,
     ("thesis", "3.8"): ("thesis-table3-8", "thesis-table3-8-384"),
     ("thesis", "3.10"): ("thesis-deit", "thesis-deit-384"),
@@ -55,6 +56,7 @@ RECIPES = {
     "relvit_supervised_pretrain_finetune": "relvit-finetune",
     "deit": "deit",
     "deit_distilled": "deit",
+    "deit_cifar10_scratch": "deit",
     "deit_transfer": "deit-transfer",
     "cait": "cait",
     "cait_distilled": "cait",
@@ -167,12 +169,10 @@ def _cells(
     if preset == "code":
         axes = grid_document(grid, changes=None).data.get("axes", {})
         changes["axes"] = {**axes, f"head.{head}.fidelity": ["code"]}
-    cells = take_in(grid, changes=changes or None).expansion.cells
+    expansion = take_in(grid, changes=changes or None).expansion
     found = []
-    for cell in cells:
-        chain = [cell]
-        while chain[-1].parent is not None:
-            chain.append(cells[chain[-1].parent])
+    for cell in expansion.cells:
+        chain = expansion.chain(cell)
         made = Made(
             backbone=cell.labels["backbone"],
             dataset=cell.labels["dataset"],

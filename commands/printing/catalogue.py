@@ -73,24 +73,14 @@ def grids(rate: float | None = None) -> list[GridEntry]:
 def _grid(name: str, rate: float | None) -> GridEntry:
     intake = take_in(name)
     found = intake.expansion
-    # A cell that others only learn from is one of the table's.
-    parents = {
-        cell.parent
-        for cell in found.cells
-        if cell.parent is not None and "teacher" not in cell.spec.head
-    }
     images = 0
     for cell, runs in Counter(run.cell for run in found.runs).items():
-        settings = found.cells[cell].spec.settings
-        recipe, trained_on = settings.recipe, settings.dataset.trained_on
-        steps = recipe.steps_per_epoch(trained_on)
-        seen = steps * recipe.batch_size if recipe.drop_last else trained_on
-        images += runs * seen * recipe.epochs
+        images += runs * found.cells[cell].spec.settings.images_seen
     return GridEntry(
         schema_version=SCHEMA_VERSION,
         grid=name,
         description=intake.grid.description,
-        cells=len(found.cells) - len(parents),
+        cells=len(found.ends()),
         runs=len(found.runs),
         images=images,
         datasets=sorted({cell.labels["dataset"] for cell in found.cells}),

@@ -22,6 +22,7 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
         "PARAMS": lambda cell: _millions(cell.parameters),
         "HEAD": lambda cell: _millions(cell.head_parameters),
         "GFLOPS": lambda cell: _number(cell.multiply_adds, "{:.3g}", by=1e9),
+        "SEEN": lambda cell: _millions(cell.images_seen),
         "IMG/S": lambda cell: _number(cell.images_per_s, "{:.0f}"),
         "S/BATCH": _step,
         "TIME": lambda cell: _number(cell.time_ratio, "×{:.2f}"),
@@ -37,9 +38,9 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     terminal.say(
         "SCORE: mean of the completed runs (RUNS), on the test set: top1, miou on masks, or ap_box"
         " on objects. PARAMS: backbone with classifier; HEAD: what is left out after training."
-        " GFLOPS: multiply-adds of one image. IMG/S and GPU-MEM: while training. S/BATCH:"
-        " seconds of a step, mean and standard deviation. TIME: for an image, by the baseline's."
-        " GPU-H and HOURS: of one run."
+        " GFLOPS: multiply-adds of one image. SEEN: images of a whole run. IMG/S and GPU-MEM: while"
+        " training. S/BATCH: seconds of a step, mean and standard deviation. TIME: for an image, by"
+        " the baseline's. GPU-H and HOURS: of one run."
     )
     for error in dict.fromkeys(cell.error for cell in cells if cell.error):
         terminal.say(f"not counted: {error}")

@@ -66,6 +66,26 @@ class Expansion:
     sources: dict[str, str] = field(default_factory=dict)
     """File or module of the lab's own parts, as the grid names it -> its text."""
 
+    def chain(self, cell: Cell) -> list[Cell]:
+        """Return a cell, then those of the stages that it begins with, the nearest first.
+
+        A teacher is no beginning: its student is trained from scratch.
+        """
+        found = [cell]
+        while (parent := self._begins_with(found[-1])) is not None:
+            found.append(self.cells[parent])
+        return found
+
+    def ends(self) -> list[Cell]:
+        """Return the cells that no other one begins with, teachers among them."""
+        begun = {self._begins_with(cell) for cell in self.cells}
+        return [cell for number, cell in enumerate(self.cells) if number not in begun]
+
+    def _begins_with(self, cell: Cell) -> int | None:
+        if cell.parent is None or cell.spec.settings.head.learns_from_a_stage:
+            return None
+        return cell.parent
+
     @property
     def grid_hash(self) -> str:
         return digest("\n".join(sorted(run.run_id for run in self.runs)), 8)

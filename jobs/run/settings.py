@@ -192,6 +192,12 @@ class HeadSettings(Document, frozen=True, kw_only=True):
         return from_plain(self.params, DistillParameters)
 
     @property
+    def learns_from_a_stage(self) -> bool:
+        """Whether its teacher is a run of the grid, which is then no beginning of its own."""
+        found = self.distillation
+        return found is not None and found.teacher == STAGE
+
+    @property
     def grafit(self) -> GrafitParameters | None:
         """The parameters of `grafit`; None of any other head."""
         if self.name != "grafit" or self.is_own:
@@ -348,6 +354,15 @@ class CellSettings(Document, frozen=True, kw_only=True):
     def steps(self) -> int:
         """The optimizer steps of a whole run."""
         return self.recipe.epochs * self.recipe.steps_per_epoch(self.dataset.trained_on)
+
+    @property
+    def images_seen(self) -> int:
+        """The images that a whole run trains on, each as often as an epoch has it.
+
+        Repeats of an image in one batch are images; views of one for a head are not.
+        """
+        in_batches = self.steps * self.recipe.batch_size
+        return in_batches if self.recipe.drop_last else self.recipe.epochs * self.dataset.trained_on
 
     @property
     def shape(self) -> ModelShape:

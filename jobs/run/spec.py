@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from typing import Any, get_type_hints
 
 from ..documents import Unfit, from_plain, to_plain
-from .settings import STAGE, CellSettings
+from .settings import CellSettings
 
 # Raised when a change of ours changes results, so that old and new runs are not taken for the same.
 NUMERICS = 3
@@ -163,8 +163,7 @@ class RunSpec(
     @property
     def learns_from_parent(self) -> bool:
         """Whether `init_from` names its teacher rather than the run its weights start from."""
-        found = self.head.distillation
-        return found is not None and found.teacher == STAGE
+        return self.head.learns_from_a_stage
 
     @property
     def run_id(self) -> str:

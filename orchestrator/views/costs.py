@@ -54,6 +54,8 @@ class CellCost(Document, frozen=True, kw_only=True):
     """Of the auxiliary head, which is trained and then left out."""
     multiply_adds: int | None
     """Of one image through the backbone, at the size of training, which papers call FLOPs."""
+    images_seen: int | None
+    """Images that a whole run trains on: what papers hold equal between datasets."""
     images_per_s: float | None
     """While training, all ranks together: median over runs."""
     step_s: float | None
@@ -160,6 +162,7 @@ def _of_cell(
         parameters=counts.parameters if is_counted else None,
         head_parameters=counts.head_parameters if is_counted else None,
         multiply_adds=counts.multiply_adds if is_counted else None,
+        images_seen=None if (made := cell.settings) is None else made.images_seen,
         images_per_s=None if used is None else used.images_per_s,
         step_s=None if used is None else used.step_s,
         step_std_s=None if used is None else used.step_std_s,

@@ -51,14 +51,11 @@ def ours(
 
 
 def cells_of(grid: str, changes: dict[str, Any] | None = None) -> list[Made]:
-    """The last stages' cells."""
-    cells = take_in(grid, changes=changes).expansion.cells
-    begun = {cell.parent for cell in cells}
+    """Those that no other one begins with."""
+    expansion = take_in(grid, changes=changes).expansion
     found = []
-    for cell in (cell for number, cell in enumerate(cells) if number not in begun):
-        chain = [cell]
-        while chain[-1].parent is not None:
-            chain.append(cells[chain[-1].parent])
+    for cell in expansion.ends():
+        chain = expansion.chain(cell)
         found.append(
             Made(
                 backbone=cell.labels["backbone"],
@@ -370,6 +367,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         # Those of RegNet are cited.
         ("3.5", DEIT, 36),
         # At 224 pixels, but for ImageNet itself.
+        ("3.4.4-text", "thesis-cifar10", 3),
         ("3.7", "thesis-table3-7", 12),
         ("3.8", "thesis-table3-8 thesis-table3-8-384", 25),
         ("3.10", "thesis-deit thesis-deit-384", 12),

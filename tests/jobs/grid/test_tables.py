@@ -19,7 +19,7 @@ TABLES = {
     "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),
     "thesis-cait": (10, 10), "thesis-patchconvnet": (4, 4), "thesis-table5-8": (14, 14), "thesis-table5-7": (6, 6), "thesis-table3-8": (12, 12), "thesis-deit-384": (3, 4),
     "thesis-table3-8-384": (13, 25), "thesis-table6-4": (14, 14), "thesis-table6-3": (6, 6), "thesis-table6-2": (5, 5),
-    "thesis-table3-11": (19, 19), "thesis-table3-12": (12, 12), "thesis-table3-20": (7, 7),
+    "thesis-cifar10": (3, 3), "thesis-table3-11": (19, 19), "thesis-table3-12": (12, 12), "thesis-table3-20": (7, 7),
     "thesis-table3-13": (13, 13), "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (7, 7),
     "thesis-table2-7": (7, 35), "thesis-table2-11": (8, 40), "thesis-table2-12": (1, 1), "thesis-table2-13": (6, 30),
     "thesis-table2-14": (56, 56),
@@ -33,15 +33,31 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_its_cells(name: str) -> None:
     found = take_in(name).expansion
-    parents = {cell.parent for cell in found.cells if cell.parent is not None}
-    last = [cell for number, cell in enumerate(found.cells) if number not in parents]
-    assert (len(last), len(found.runs)) == TABLES[name]
+    assert (len(found.ends()), len(found.runs)) == TABLES[name]
 
 
 @pytest.mark.parametrize("name", [name for name in catalogue.grid_names() if name != "quickstart"])
 def test_every_table_is_counted_here_and_says_what_it_is(name: str) -> None:
     assert name in TABLES
     assert take_in(name).grid.description
+
+
+def test_a_student_begins_with_its_own_stage_and_not_with_its_teacher() -> None:
+    found = take_in("thesis-cifar10").expansion
+    (student,) = [cell for cell in found.cells if "distill" in cell.spec.head]
+    assert student.parent is not None and found.chain(student) == [student]
+    finer = take_in("thesis-distilled-384").expansion
+    assert {len(finer.chain(cell)) for cell in finer.ends()} == {2}
+
+
+def test_deit_on_cifar10_sees_about_as_many_images_as_on_imagenet() -> None:
+    # Section 3.4.4 of the thesis: 7200 epochs stand for 300.
+    seen = {
+        grid: take_in(grid).expansion.ends()[0].spec.settings.images_seen
+        for grid in ("thesis-cifar10", "thesis-deit")
+    }
+    assert seen["thesis-cifar10"] == 7200 * 49_152
+    assert seen["thesis-deit"] == pytest.approx(seen["thesis-cifar10"], rel=0.1)
 
 
 def test_table_4_uses_the_papers_weight_for_each_backbone() -> None:
