@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -116,6 +115,7 @@ def measure(
     measured on GPUs only.
     """
     from ..jobs.config.host import clean_environment
+    from ..jobs.config.interpreter import module_command
     from ..jobs.documents import from_plain
     from ..jobs.errors import BadInput, suggest
     from ..jobs.run.cost import Cost
@@ -129,7 +129,7 @@ def measure(
         raise BadInput(
             f"--precision {precision}: unknown. {suggest(precision, ('fp32', 'fp16', 'bf16'))}"
         )
-    command = [sys.executable, "-m", "vtjobs.workers.tools.measure"]
+    command = module_command("vtjobs.workers.tools.measure")
     command += ["--image-size", str(image_size), "--classes", str(classes)]
     command += ["--precision", precision, "--repeats", str(repeats)]
     command += ["--training"] if training else []

@@ -236,13 +236,9 @@ def data_verify(names: Names) -> None:
 def _data(names: list[str], *options: str) -> None:
     import subprocess
 
-    command = [
-        sys.executable,
-        "-m",
-        "vtjobs.workers.tools.prepare",
-        "--data",
-        str(config(None).data_root),
-    ]
+    from ..jobs.config.interpreter import module_command
+
+    command = module_command("vtjobs.workers.tools.prepare", "--data", str(config(None).data_root))
     process = subprocess.Popen([*command, *options, "--", *names])
     try:
         code = process.wait()

@@ -23,6 +23,16 @@ BACKBONES = {
     "resnet50": ("resnet50_drloc", "resnet50", "resnet50_cifar"),
     "vit_b16": ("vit_b16_drloc", "vit_b16"),
     "regnety_16gf": ("regnety_160",),
+    # By timm's names: the catalogue has none for them.
+    "pit_s": ("pit_s_224",),
+    "pit_b": ("pit_b_224",),
+    "tnt_s": ("tnt_s_patch16_224",),
+    "tnt_b": ("tnt_b_patch16_224",),
+    "convit_s": ("convit_small",),
+    "convit_b": ("convit_base",),
+    "swin_s": ("swin_small_patch4_window7_224",),
+    "swin_b": ("swin_base_patch4_window7_224",),
+    "cait_b12": ("cait_m36_384",),
     "cait_s36_path": ("deit_s", branches.BACKBONE, "cait_s36"),
     **{f"vit_{size}": (f"deit3_{size}",) for size in ("t", "s", "b", "l", "h", "h52")},
 }

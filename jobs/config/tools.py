@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 from typing import Any
 
 from ..documents import to_plain
 from ..errors import VtjobsError
 from .host import clean_environment
+from .interpreter import module_command
 
 
 class NoAnswer(VtjobsError):
@@ -25,7 +25,7 @@ def ask_tool(name: str, question: Any, *, timeout_s: float) -> Any:
     Raises:
         NoAnswer: it failed, or took too long.
     """
-    command = [sys.executable, "-m", f"vtjobs.workers.tools.{name}"]
+    command = module_command(f"vtjobs.workers.tools.{name}")
     try:
         done = subprocess.run(
             command,

@@ -4,11 +4,11 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from ...jobs.atomic_files import open_file
 from ...jobs.config.config import Config
+from ...jobs.config.interpreter import module_command
 from ...jobs.errors import BadInput, VtjobsError
 
 TABLES = ("crontab", "scrontab")
@@ -71,7 +71,7 @@ def installed(table: str, config: Config) -> str | None:
 
 def _line(config: Config, *, every_s: float) -> str:
     root, folder = config.workspace.root.resolve(), (config.folder or Path.cwd()).resolve()
-    command = [sys.executable, "-P", "-m", "vtjobs.cli", "supervise", "--once", "-W", str(root)]
+    command = module_command("vtjobs.cli", "supervise", "--once", "-W", str(root))
     log = shlex.quote(str(_log(config)))
     text = f"cd {shlex.quote(str(folder))} && {shlex.join(command)} >> {log} 2>&1 {_mark(config)}"
     minutes = max(1, round(every_s / 60))

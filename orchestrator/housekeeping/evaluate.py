@@ -5,7 +5,6 @@ The journals it leaves are ingested.
 
 import json
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.ingest import ingest_evaluations
 from ...jobs.config.host import clean_environment
+from ...jobs.config.interpreter import module_command
 from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ...jobs.grid import catalogue
@@ -210,13 +210,8 @@ def _check_neighbours(dataset: DatasetSettings, sets: Sequence[str], knn: Sequen
 def _score(
     context: Context, run_ids: list[str], options: list[str], settings: GridSettings, show: bool
 ) -> int:
-    command = [
-        sys.executable,
-        "-m",
-        "vtjobs.workers.tools.score",
-        "--workspace",
-        str(context.workspace.root),
-    ]
+    command = module_command("vtjobs.workers.tools.score")
+    command += ["--workspace", str(context.workspace.root)]
     command += ["--data", str(context.config.data_root), "--paths", json.dumps(settings.paths)]
     # Their sources may be longer than a command line.
     metrics = json.dumps(to_plain(settings.metrics))

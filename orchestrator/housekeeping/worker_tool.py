@@ -2,10 +2,10 @@
 
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 
 from ...jobs.config.host import clean_environment
+from ...jobs.config.interpreter import module_command
 from ...jobs.errors import BadInput, VtjobsError
 
 
@@ -22,7 +22,7 @@ def run_tool(name: str, words: Sequence[str], *, given: str | None = None) -> st
         VtjobsError: it failed; the message is its own, or says which signal ended it.
     """
     done = subprocess.run(
-        [sys.executable, "-m", f"vtjobs.workers.tools.{name}", *words],
+        module_command(f"vtjobs.workers.tools.{name}", *words),
         input=given,
         text=True,
         capture_output=True,

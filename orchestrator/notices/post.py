@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from ...db.ledger import Ledger
 from ...jobs.config.config import Config
+from ...jobs.config.interpreter import module_command
 from ...jobs.config.notices import NoticeSettings, display, notice_settings
 from ...jobs.units import format_duration, plural
 from ..backends.local.secrets import hand_secrets, secrets
@@ -59,7 +59,7 @@ def _start(config: Config, settings: NoticeSettings) -> "subprocess.Popen[bytes]
     handed = secrets() | {name: os.environ[name] for name in named if name in os.environ}
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "vtjobs.orchestrator.notices.send"),
+            *module_command("vtjobs.orchestrator.notices.send"),
             *("--workspace", str(config.workspace.root)),
             *("--folder", str(config.folder or Path.cwd())),
         ],

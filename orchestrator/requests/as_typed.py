@@ -1,9 +1,9 @@
 """Commands run for a screen or a page, as somebody would type them."""
 
 import subprocess
-import sys
 from collections.abc import Sequence
 
+from ...jobs.config.interpreter import module_command
 from ..loop.context import Context
 
 
@@ -17,7 +17,7 @@ def as_typed(context: Context, command: str, words: Sequence[str]) -> tuple[int,
     """
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "vtjobs.cli", command, *words),
+            *module_command("vtjobs.cli", command, *words),
             *("-W", str(context.workspace.root)),
         ],
         stdin=subprocess.DEVNULL,

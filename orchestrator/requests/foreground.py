@@ -1,7 +1,6 @@
 """One run on this terminal, for debugging: the same agent, without the queue."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 from ...db import lookups, queries
@@ -10,6 +9,7 @@ from ...db.engine import reading
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.environment import job_environment, named_variables
 from ...jobs.config.host import visible_gpus
+from ...jobs.config.interpreter import module_command
 from ...jobs.documents import asdict, changed
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import RunState
@@ -82,16 +82,8 @@ def _free_gpus(backend: LocalBackend, count: int) -> list[str]:
 def _serve(context: Context, backend: LocalBackend, token: str, mine: list[str]) -> None:
     """Run the agent as a child, known to the queue as running, and mirror its ranks' output."""
     root = str(context.workspace.root.resolve())
-    command = [
-        sys.executable,
-        "-m",
-        "vtjobs.workers.agent",
-        "--workspace",
-        root,
-        "--token",
-        token,
-        "--mirror",
-    ]
+    words = ("--workspace", root, "--token", token, "--mirror")
+    command = module_command("vtjobs.workers.agent", *words)
     allocation = read_json(context.workspace.allocation(token)) or {}
     named = named_variables(allocation.get("site") or {})
     environment = {**job_environment(named), "CUDA_VISIBLE_DEVICES": ",".join(mine)}

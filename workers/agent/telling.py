@@ -2,9 +2,9 @@
 
 import logging
 import subprocess
-import sys
 from collections.abc import Iterable
 
+from ...jobs.config.interpreter import module_command
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import Workspace
 
@@ -25,7 +25,7 @@ def tell(workspace: Workspace, allocation: Allocation, served: Iterable[Task]) -
     if not allocation.tell_from or not words:
         return
     command = [
-        *(sys.executable, "-m", "vtjobs.orchestrator.notices.from_node"),
+        *module_command("vtjobs.orchestrator.notices.from_node"),
         *("--workspace", str(workspace.root), "--folder", allocation.tell_from),
         *words,
     ]

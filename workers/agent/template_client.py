@@ -5,10 +5,10 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 
 from ...jobs.config.environment import rank_environment
+from ...jobs.config.interpreter import module_command
 from ...jobs.documents import changed, from_plain, to_plain
 from ..orders import RankOrder
 from ..reports import Broken, Exited, Forked, Ready, TemplateReport
@@ -34,7 +34,7 @@ class Forge:
             "PYTHONUNBUFFERED": "1",
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "vtjobs.workers.ranks.template", str(theirs.fileno())],
+            module_command("vtjobs.workers.ranks.template", str(theirs.fileno())),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=log,

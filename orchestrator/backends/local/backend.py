@@ -12,7 +12,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from ....jobs.atomic_files import make_folder, open_file
 from ....jobs.config.backends import elsewhere
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
+from ....jobs.config.interpreter import module_command
 from ....jobs.errors import BadInput, DamagedFile, Problem
 from ....jobs.workspace.allocation import Allocation, Shape, read_allocation
 from ....jobs.workspace.grid_settings import GridSettings
@@ -121,7 +121,7 @@ class LocalBackend:
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
         module = "vtjobs.orchestrator.backends.local.queue_process"
         root = str(self.workspace.root.resolve())
-        return (sys.executable, "-m", module, "submit", "--workspace", root, "--token", "{token}")
+        return (*module_command(module, "submit", "--workspace", root, "--token", "{token}"),)
 
     def submit(self, allocation: Allocation) -> Submission:
         self.queue.add(allocation)
@@ -334,14 +334,7 @@ class LocalQueue:
                 return
         log = open_file(self.root / "runner.log", os.O_WRONLY | os.O_APPEND)
         module = "vtjobs.orchestrator.backends.local.queue_process"
-        command = [
-            sys.executable,
-            "-m",
-            module,
-            "run",
-            "--workspace",
-            str(self.workspace.root.resolve()),
-        ]
+        command = module_command(module, "run", "--workspace", str(self.workspace.root.resolve()))
         if self.folder_of_settings is not None:
             command += ["--folder", str(self.folder_of_settings.resolve())]
         try:

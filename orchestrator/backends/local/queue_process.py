@@ -20,6 +20,7 @@ from pathlib import Path
 from ....jobs.atomic_files import open_file
 from ....jobs.config.environment import job_environment, named_variables
 from ....jobs.config.host import cpu_count, visible_gpus
+from ....jobs.config.interpreter import module_command
 from ....jobs.documents import asdict
 from ....jobs.errors import DamagedFile, VtjobsError
 from ....jobs.workspace.allocation import read_allocation
@@ -103,7 +104,7 @@ class Runner:
         self._keeper_at = time.monotonic()
         module = "vtjobs.orchestrator.loop.keep"
         root = str(self.workspace.root)
-        command = [sys.executable, "-m", module, "--workspace", root, "--folder", str(folder)]
+        command = module_command(module, "--workspace", root, "--folder", str(folder))
         process = subprocess.Popen(command, stdin=subprocess.PIPE)
         hand_secrets(process, self.variables)
         # Reaped with the agents.
@@ -221,15 +222,8 @@ class Runner:
         environment = job_environment(self._named(token))
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         root = str(self.workspace.root)
-        command = [
-            sys.executable,
-            "-m",
-            "vtjobs.workers.agent",
-            "--workspace",
-            root,
-            "--token",
-            token,
-        ]
+        words = ("--workspace", root, "--token", token)
+        command = module_command("vtjobs.workers.agent", *words)
         os.execve(sys.executable, command, environment)
 
 

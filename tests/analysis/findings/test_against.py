@@ -390,6 +390,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("5.7", "thesis-table5-7", 6),
         ("5.8", "thesis-table5-8", 14),
         ("6.7", "thesis-deit3 thesis-deit3-384", 14),
+        ("6.13", "thesis-table6-13", 33),
         ("6.15", "thesis-deit3", 42),
     ],
 )
