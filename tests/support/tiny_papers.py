@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"warmup_epochs": 0, "batch_size": 4, "virtual_ranks": 2, "precision": "fp32"}
 TRAIN, TEST = 4, 2
 # So many of the papers' epochs are one here; the values of a grid's axis still differ.
-EPOCHS = 150
+EPOCHS, MOST_EPOCHS = 150, 6
 # Pixels a side. Images with masks or objects are larger than this one, and so many here.
 LARGEST, DECODED = 448, 224
 # Of what these tables' grids train, the papers print no score.
@@ -56,6 +56,7 @@ CHOSEN = {
     "drloc-table7": "backbone=t2t_vit_14 head=drloc",
     "drloc-table8": "backbone=resnet50_drloc head=drloc",
     "drloc-table9": "dataset=cifar10 head=drloc",
+    "thesis-cifar10": "backbone=deit_b",
     "thesis-distilled": "backbone=deit_ti_distilled",
     "thesis-distilled-384": "backbone=deit_b_distilled",
     "thesis-cait-384": "backbone=cait_xxs24",
@@ -170,7 +171,7 @@ def _shortened(value: Any, key: str = "") -> Any:
     if last in ("image_size", "longest_side") and isinstance(value, int) and value > LARGEST:
         return DECODED
     if last.endswith("epochs") and isinstance(value, int):
-        return math.ceil(value / EPOCHS)
+        return min(math.ceil(value / EPOCHS), MOST_EPOCHS)
     return value
 
 
