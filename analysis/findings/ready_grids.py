@@ -14,7 +14,7 @@ from ...jobs.grid.checks import grid_document
 from ...jobs.grid.load import take_in
 from ...jobs.run.selector import axis_text
 from ...jobs.run.settings import STAGE, CellSettings
-from .matching import BACKBONES, FINER, LOWRES, Made, is_recorded
+from .matching import BACKBONES, FINER, LOWRES, OF_TASKS, Made, is_recorded
 from .published import Published
 
 _DEIT = ("thesis-deit", "thesis-deit-384", "thesis-distilled", "thesis-distilled-384")
@@ -28,6 +28,9 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("thesis", "3.3"): _DEIT,
     ("thesis", "3.4.4-text"): ("thesis-cifar10",),
     ("thesis", "3.5"): _DEIT,
+    ("thesis", "3.5.3-text"): ("thesis-table3-11",),
+    ("thesis", "3.6.3-text"): ("thesis-cait",),
+    ("thesis", "3.7.2.4-text"): ("thesis-cait",),
     ("thesis", "3.8"): ("thesis-table3-8", "thesis-table3-8-384"),
     ("thesis", "3.10"): ("thesis-deit", "thesis-deit-384"),
     ("thesis", "3.14"): ("thesis-cait-distilled",),
@@ -195,6 +198,8 @@ def _cells(
 def _recipe(record: Published) -> str | None:
     if record.protocol == LOWRES:
         return "deit3-finetune"
+    if record.metric in OF_TASKS:
+        return "relvit-pretrain"
     recipe = RECIPES.get(record.recipe or "")
     return _FINER.get(recipe or "", recipe) if record.protocol == FINER else recipe
 
