@@ -22,7 +22,7 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
         "PARAMS": lambda cell: _millions(cell.parameters),
         "HEAD": lambda cell: _millions(cell.head_parameters),
         "GFLOPS": lambda cell: _number(cell.multiply_adds, "{:.3g}", by=1e9),
-        "SEEN": lambda cell: _millions(cell.images_seen),
+        "SEEN": lambda cell: _images(cell.images_seen),
         "IMG/S": lambda cell: _number(cell.images_per_s, "{:.0f}"),
         "S/BATCH": _step,
         "TIME": lambda cell: _number(cell.time_ratio, "×{:.2f}"),
@@ -124,6 +124,13 @@ def _number(value: float | None, form: str, *, by: float = 1.0) -> str:
 
 def _millions(count: int | None) -> str:
     return "-" if count is None else f"{count / 1e6:.2f} M" if count else "0"
+
+
+def _images(count: int | None) -> str:
+    """Return a number of images, of which small trials see thousands and papers billions."""
+    if count is None:
+        return "-"
+    return f"{count:,}" if count < 1_000_000 else f"{count / 1e6:,.0f} M"
 
 
 def _share(value: float | None) -> str:
