@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import BadInput
 from ..run.spec import BASELINE, CellSpec, canonical, digest, seeds_text
 from ..strict_yaml import Document, Path_
+from . import variants
 from .axes import combinations
 from .entries import Entry, Given, entries, pick
 from .expansion import Cell, Expansion, Made, Run
@@ -272,9 +273,7 @@ class _Expander:
         changes: list[tuple[str, Any, Path_]] = []
         for key, value in point.axes.items():
             if key == VARIANT:
-                changes += [
-                    (k, v, ("variants", value, k)) for k, v in self.grid.variants[value].items()
-                ]
+                changes += variants.changes_of(self.grid, value)
             else:
                 changes.append((key, value, ("axes", key)))
         for index, values in sets:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import suggest
 from ..strict_yaml import Path_
+from . import variants
 from .entries import Entry, Given, entries
 from .resolve import Resolver
 from .schema import Grid
@@ -54,12 +55,18 @@ class Rules:
             self._include(("include", index), rule)
         for axis in self.grid.axes:
             self._dotted(axis, ("axes", axis))
-        for name, changes in self.grid.variants.items():
-            for setting in changes:
-                self._dotted(setting, ("variants", name, setting))
+        for name in self.grid.variants:
+            self._variant(name)
         for index, override in enumerate(self.grid.overrides):
             for setting in override.set:
                 self._dotted(setting, ("overrides", index, "set", setting))
+
+    def _variant(self, name: str) -> None:
+        if wrong := variants.mistake(self.grid, name):
+            self.resolver.problem(("variants", name, variants.EXTENDS), wrong)
+        for setting in self.grid.variants[name]:
+            if setting != variants.EXTENDS:
+                self._dotted(setting, ("variants", name, setting))
 
     def _include(self, path: Path_, rule: Given) -> None:
         allowed = ("backbone", "dataset", "head", "seed")

@@ -265,7 +265,10 @@ class Grid(Strict):
         Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}$")], dict[str, Any]
     ] = Field(
         default_factory=dict,
-        description="axis of named sets of changes, such as {no-mixup: {train.mixup: 0.0}}",
+        description=(
+            "axis of named sets of changes, such as {no-mixup: {train.mixup: 0.0}}; "
+            "extends: NAME begins with those of an earlier one"
+        ),
     )
     exclude: list[dict[str, Any]] = Field(
         default_factory=list,

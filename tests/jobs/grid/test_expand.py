@@ -673,6 +673,28 @@ def test_each_variant_changes_its_own_settings_alone() -> None:
             assert (head["params"]["pairs"] == 8) == (variant == "flat")
 
 
+def test_a_variant_adds_to_the_one_that_it_extends_and_may_take_a_change_back() -> None:
+    path = {
+        "plain": {},
+        "short": {"train.epochs": 10},
+        "and flat": {"extends": "short", "train.lr": 1e-3},
+        "longer": {"extends": "and flat", "train.epochs": 20},
+    }
+    found = {
+        cell.axes["variant"]: json.loads(cell.spec.recipe) for cell in grid(variants=path).cells
+    }
+    assert [found[name]["epochs"] for name in list(path)[1:]] == [10, 10, 20]
+    assert found["and flat"]["lr"] == found["longer"]["lr"] == 1e-3 != found["short"]["lr"]
+
+
+def test_a_variant_that_extends_an_other_is_the_run_that_it_is_when_written_out() -> None:
+    short = {"train.epochs": 10}
+    extending = grid(variants={"short": short, "flat": {"extends": "short", "train.lr": 1e-3}})
+    assert run_ids(extending) == run_ids(
+        grid(variants={"short": short, "flat": {**short, "train.lr": 1e-3}})
+    )
+
+
 def test_a_variant_without_changes_is_the_run_that_was_there_before() -> None:
     assert run_ids(grid()) < run_ids(grid(variants={"none": {}, "short": {"train.epochs": 10}}))
 
@@ -703,6 +725,14 @@ def test_a_later_stage_keeps_the_variant_and_rules_may_name_it() -> None:
         ),
         ({"exclude": [{"variant": "y"}]}, "unknown key 'variant'"),
         ({"variants": {"../x": {}}}, "variants"),
+        (
+            {"variants": {"x": {"extends": "y"}, "y": {}}},
+            "variants.x.extends: no earlier variant 'y'",
+        ),
+        (
+            {"variants": {"x": {}, "y": {"extends": ["x"]}}},
+            "variants.y.extends: no earlier variant",
+        ),
     ],
 )
 def test_a_variant_that_cannot_be_is_told(changes: dict[str, Any], message: str) -> None:
