@@ -116,8 +116,9 @@ def measure(
     """
     from ..jobs.config.host import clean_environment
     from ..jobs.config.interpreter import module_command
-    from ..jobs.documents import from_plain
+    from ..jobs.documents import changed, from_plain
     from ..jobs.errors import BadInput, suggest
+    from ..jobs.grid.catalogue import printed_cost
     from ..jobs.run.cost import Cost
     from .printing import terminal
 
@@ -137,7 +138,8 @@ def measure(
     done = subprocess.run(
         [*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment()
     )
-    found = [from_plain(json.loads(line), Cost) for line in done.stdout.splitlines()]
+    measured = [from_plain(json.loads(line), Cost) for line in done.stdout.splitlines()]
+    found = [changed(one, printed=printed_cost(one)) for one in measured]
     if as_json:
         terminal.emit_json(found)
     elif found:
@@ -157,8 +159,23 @@ def measure(
             f"{one.pass_} at {one.image_size} pixels, {one.precision}, mean of {one.repeats} passes"
         )
         terminal.say(f"{what}; {one.device}; {made}; FLOPs are multiply-adds of one image.")
+        for line in filter(None, map(_printed, found)):
+            terminal.say(line)
     if done.returncode:
         raise typer.Exit(done.returncode)
+
+
+def _printed(one: "Cost") -> str:
+    """Return what a paper prints of a backbone beside ours; empty where it prints nothing."""
+    printed = one.printed
+    if printed is None:
+        return ""
+    ratio = "" if printed.speed_ratio is None else f"; here ×{printed.speed_ratio:.2g}"
+    return (
+        f"{one.backbone} in the {printed.source}: {printed.images_per_second:,.0f} images/s and"
+        f" {printed.peak_memory_bytes / 2**20:,.0f} MiB at inference on a {printed.device}, batch"
+        f" {printed.batch}, {printed.precision}{ratio}"
+    )
 
 
 def _cost(one: "Cost") -> list[str]:

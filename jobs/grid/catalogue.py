@@ -7,6 +7,7 @@ from typing import Any
 
 from ..documents import changed, from_plain
 from ..errors import BadInput, suggest
+from ..run.cost import Cost, PrintedCost
 from ..run.settings import BackboneSettings, DatasetSettings, RecipeSettings
 from ..strict_yaml import Document, parse
 from .recipe import Recipe
@@ -249,6 +250,24 @@ def recipe_on(set_name: str, dataset: DatasetSettings, recipe: RecipeSettings) -
     facts = datasets().get(dataset.name, {}).get("sets", {}).get(set_name, {})
     crop_pct = facts.get("crop_pct")
     return recipe if crop_pct is None else changed(recipe, eval_crop_pct=crop_pct)
+
+
+def printed_cost(cost: Cost) -> PrintedCost | None:
+    """Return what a paper prints of a measured backbone at its size, or None."""
+    document = _document("complexity.yaml").data
+    printed = document["models"].get(cost.backbone, {}).get(str(cost.image_size))
+    if printed is None:
+        return None
+    speed, megabytes = printed
+    return PrintedCost(
+        source=document["source"],
+        device=document["device"],
+        batch=document["batch"],
+        precision=document["precision"],
+        images_per_second=float(speed),
+        peak_memory_bytes=megabytes * 2**20,
+        speed_ratio=cost.images_per_second / speed if cost.pass_ == "inference" else None,
+    )
 
 
 @cache

@@ -3,6 +3,21 @@
 from ..documents import Document, field
 
 
+class PrintedCost(Document, frozen=True, kw_only=True):
+    """What a paper prints of the same backbone and size: inference on another device."""
+
+    source: str
+    """Paper and table."""
+    device: str
+    batch: int
+    """Images at a time."""
+    precision: str
+    images_per_second: float
+    peak_memory_bytes: int
+    speed_ratio: float | None
+    """Ours over the printed images per second; null where ours is of training."""
+
+
 class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
     """What a backbone costs on one device."""
 
@@ -36,6 +51,8 @@ class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Name of the GPU, or the CPU with its threads."""
     software: dict[str, str]
     """Package -> version."""
+    printed: PrintedCost | None = None
+    """What a paper prints of it; null where it prints nothing."""
 
 
 class Counts(Document, frozen=True, kw_only=True):
