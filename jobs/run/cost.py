@@ -9,11 +9,15 @@ class PrintedCost(Document, frozen=True, kw_only=True):
     source: str
     """Paper and table."""
     device: str
+    """That it was measured on."""
     batch: int
     """Images at a time."""
     precision: str
+    """fp16: mixed precision."""
     images_per_second: float
+    """Of inference."""
     peak_memory_bytes: int
+    """On that device."""
     speed_ratio: float | None
     """Ours over the printed images per second; null where ours is of training."""
 
