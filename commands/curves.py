@@ -100,7 +100,7 @@ def curve(
     elif style == "csv":
         terminal.write(_csv(curves), end="")
     else:
-        _print(charts, single=single, height=height)
+        _print(charts, single=single, height=height, first=first)
         say_imported(context, chosen)
 
 
@@ -126,7 +126,7 @@ def _charts(curves: Sequence["CellCurve"], by: str | None) -> dict[str, list["Ce
     return found
 
 
-def _print(charts: dict[str, list["CellCurve"]], *, single: bool, height: int) -> None:
+def _print(charts: dict[str, list["CellCurve"]], *, single: bool, height: int, first: int) -> None:
     from .printing import terminal
     from .printing.curve import MOST_DRAWN, notes, print_curves
 
@@ -134,7 +134,7 @@ def _print(charts: dict[str, list["CellCurve"]], *, single: bool, height: int) -
     for index, (title, curves) in enumerate(shown.items()):
         if index:
             terminal.write("")
-        print_curves(curves, single=single, height=height, title=title)
+        print_curves(curves, single=single, height=height, title=title, first=first)
     every = [curve for curves in charts.values() for curve in curves]
     for line in notes(every, single=single):
         terminal.say(line)

@@ -23,7 +23,12 @@ _SPARK = 24
 
 
 def print_curves(
-    curves: Sequence[CellCurve], *, single: bool = False, height: int = 16, title: str = ""
+    curves: Sequence[CellCurve],
+    *,
+    single: bool = False,
+    height: int = 16,
+    title: str = "",
+    first: int = 0,
 ) -> None:
     """Print the chart of the first cells and the table of all.
 
@@ -32,12 +37,14 @@ def print_curves(
         single: whether each seed is drawn, instead of mean and deviation.
         height: of the chart, in lines.
         title: what stands above the chart, if anything.
+        first: the epoch at which the chart begins.
     """
     known = [curve for curve in curves if curve.points]
     if title:
         terminal.write(title)
     if known:
-        terminal.write_coloured(chart(known[:MOST_DRAWN], single=single, height=height))
+        drawing = chart(known[:MOST_DRAWN], single=single, height=height, first=first)
+        terminal.write_coloured(drawing)
     names = wording.columns(curves)
     letters = dict(zip([curve.cell_id for curve in known], string.ascii_uppercase, strict=False))
     drawn = {curve.cell_id for curve in known[:MOST_DRAWN]}
@@ -115,6 +122,7 @@ def chart(
     height: int,
     width: int | None = None,
     coloured: bool | None = None,
+    first: int = 0,
 ) -> str:
     """Return the chart as lines of text, in braille, or in letters where that cannot be printed.
 
@@ -124,6 +132,7 @@ def chart(
         height: of the chart, in lines.
         width: columns that there are; None: those of the terminal.
         coloured: by escape sequences; None: where a person watches.
+        first: the epoch at which it begins.
     """
     import plotille
 
@@ -138,10 +147,10 @@ def chart(
     figure.register_label_formatter(int, _number)
     is_plain = not terminal.can_print(_BRAILLE_BLANK)
     low, high = _bounds(curves, single=single)
-    last = max(1, *(point.epoch for curve in curves for point in curve.points))
+    last = max(first + 1, *(point.epoch for curve in curves for point in curve.points))
     # The upper limit is left out of the chart: a little more than the last epoch.
-    figure.set_x_limits(0, last * (1 + 1 / (2 * figure.width)))
-    if last >= TICKS:
+    figure.set_x_limits(first, last + (last - first) / (2 * figure.width))
+    if last - first >= TICKS:
         figure.x_ticks_fkt = lambda value, _: f"{value:.0f}"
     figure.set_y_limits(low, high)
     for index, curve in enumerate(curves):

@@ -1,6 +1,7 @@
 """`vtjobs curve`: charts, data and figures of finished runs."""
 
 import csv
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -82,6 +83,12 @@ def test_a_closer_look_begins_at_an_epoch(trained: Cli) -> None:
     (curve, *_) = trained.json("curve", "--from-epoch", "2")
     assert [point["epoch"] for point in curve["points"]] == [2, 3]
     assert {tuple(own) for own in curve["seeds"].values()} == {("2", "3")}
+
+
+def test_the_chart_of_a_closer_look_begins_there(trained: Cli) -> None:
+    chart = trained.process("curve", "--from-epoch", "2", PYTHONIOENCODING="ascii").stdout
+    (ticks,) = [line for line in chart.splitlines() if re.match(r" +\| [\d. ]+$", line)]
+    assert float(ticks.split()[1]) == 2
 
 
 def test_a_closer_look_at_nothing_is_refused_with_the_last_epoch(trained: Cli) -> None:
