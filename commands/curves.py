@@ -76,6 +76,7 @@ def curve(
     A curve is no test: it shows how far seeds lie apart, and gives no verdict.
     """
     from ..analysis.findings.curves import from_epoch, learning_curves
+    from ..jobs.units import plural
     from .printing import terminal
 
     require_style(style, ("table", "csv", "json"))
@@ -87,12 +88,15 @@ def curve(
 
         curves = gains(curves, over=over)
     if first:
-        curves = from_epoch(curves, first)
+        every, curves = curves, from_epoch(curves, first)
+        if lacking := len(every) - len(curves):
+            cells = plural(lacking, "cell")
+            terminal.say(f"{cells} without a value from epoch {first} on left out")
     charts = _charts(curves, by)
     if figure is not None:
         if as_json or quiet or style != "table":
             raise BadInput("--figure writes its own data. Remove --json, --quiet or --format")
-        _write(context, charts, figure)
+        _write(context, charts, figure, first)
     elif as_json or style == "json":
         terminal.emit_json(curves)
     elif quiet:
@@ -168,7 +172,9 @@ def _csv(curves: Sequence["CellCurve"]) -> str:
     return csv_text(heading, rows)
 
 
-def _write(context: "Context", charts: dict[str, list["CellCurve"]], folder: Path) -> None:
+def _write(
+    context: "Context", charts: dict[str, list["CellCurve"]], folder: Path, first: int
+) -> None:
     from ..analysis.findings.curves import interruptions
     from ..analysis.output import wording
     from ..analysis.output.figures.curves import learning
@@ -182,18 +188,15 @@ def _write(context: "Context", charts: dict[str, list["CellCurve"]], folder: Pat
         }
         for title, curves in charts.items()
     }
-    shown = min(
-        point.epoch for curves in charts.values() for curve in curves for point in curve.points
-    )
     breaks = {
         title or "all cells": [
-            epoch for epoch in interruptions(context.ledger, curves) if epoch >= shown
+            epoch for epoch in interruptions(context.ledger, curves) if epoch >= first
         ]
         for title, curves in charts.items()
     }
-    first = next(iter(charts.values()))[0]
-    gained = first.over is not None
-    drawn = learning(panels, breaks, metric=first.metric, set_name=first.set, gained=gained)
+    one = next(iter(charts.values()))[0]
+    gained = one.over is not None
+    drawn = learning(panels, breaks, metric=one.metric, set_name=one.set, gained=gained)
     assert drawn is not None, "there is a value, or an error was raised"
     folder.mkdir(parents=True, exist_ok=True)
     for path in drawn.write(folder):

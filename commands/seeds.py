@@ -189,8 +189,8 @@ def topup(
 
     # With the file's own seeds: its rules may name any of them.
     every = sorted({*own.grid.seeds, *(seed for seeds in target.values() for seed in seeds)})
-    rules = [*(settings or []), f"seeds={every}"]
-    wider = prepared(workspace, source, rules, None, backend, choose=chooser(target))
+    changes = [*(settings or []), f"seeds={every}"]
+    wider = prepared(workspace, source, changes, None, backend, choose=chooser(target))
     _check_added(source, left_out(wider.expansion, target))
     if not no_data_check:
         check_data(workspace, wider)

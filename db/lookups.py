@@ -1,6 +1,7 @@
 """Facts about given runs, one function a question. Readers hand in a connection of `reading`."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -186,18 +187,19 @@ def parents_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, Pare
 def settings_tried(connection: Connection, cell_ids: Iterable[str]) -> dict[str, int]:
     """Return cell -> how many cells with its backbone, dataset, head and stage have begun.
 
-    They differ in recipe and settings. A cell has begun once a run of it is no longer pending.
+    They differ in recipe and settings, also in those of the backbone and of the head. A cell has
+    begun once a run of it is no longer pending; one that has not begun has 0.
     """
     what = (m.cells.c.backbone, m.cells.c.dataset, m.cells.c.head, m.cells.c.stage)
     begun = exists().where(m.runs.c.cell_id == m.cells.c.cell_id, m.runs.c.state != "pending")
-    counted = select(*what, func.count()).where(begun).group_by(*what)
-    numbers = {tuple(row[:-1]): int(row[-1]) for row in connection.execute(counted)}
-    found: dict[str, int] = {}
-    for part in in_parts(cell_ids):
-        query = select(m.cells.c.cell_id, *what).where(m.cells.c.cell_id.in_(part))
-        for cell_id, *names in connection.execute(query):
-            found[cell_id] = numbers.get(tuple(names), 0)
-    return found
+    wanted, names_of, numbers = set(cell_ids), {}, Counter[tuple[str, ...]]()
+    for cell_id, *labels in connection.execute(select(m.cells.c.cell_id, *what).where(begun)):
+        # A label that a list has twice names its settings in brackets.
+        names = tuple(label.partition("(")[0] for label in labels)
+        numbers[names] += 1
+        if cell_id in wanted:
+            names_of[cell_id] = names
+    return {cell_id: numbers[names] for cell_id, names in names_of.items()}
 
 
 # Attempts -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Pure.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .published import Published
@@ -20,8 +21,8 @@ METHODS = {
 }
 # How a record of table 3.12 says where the factors start.
 _DRAWN = "uniform_0_2eps"
-# Without it, as the model has it.
-_DEPTH, _SCALE, _INIT = 12, "channel", 0.1
+# Of a DeiT-S.
+_HEADS = 6
 
 
 def is_of(args: Mapping[str, Any], record: Published) -> bool:
@@ -31,30 +32,66 @@ def is_of(args: Mapping[str, Any], record: Published) -> bool:
         args: of the model, without those that it has by itself.
         record: with one of the methods above.
     """
-    scale, init = args.get("scale", _SCALE), args.get("scale_init", _INIT)
-    if args.get("depth", _DEPTH) != record.variant.get("depth") or scale != METHODS[record.method]:
+    found = _Factors.of(args)
+    if found.depth != record.variant.get("depth") or found.scale != METHODS[record.method]:
         return False
-    if scale == "none":
-        return bool(args.get("drop_path_rate") == record.variant.get("drop_path"))
+    # Those of table 3.20 have other heads.
+    if found.heads != _HEADS or found.talks:
+        return False
+    if found.scale == "none":
+        return found.drop_path == record.variant.get("drop_path")
     starts_at_zero = record.method == "rezero" or record.variant.get("init") == "zero"
-    is_drawn = args.get("scale_start") == "uniform"
     return (
-        (init == 0) == starts_at_zero
-        and is_drawn == (record.variant.get("init") == _DRAWN)
-        and record.variant.get("eps") in (None, init)
+        (found.init == 0) == starts_at_zero
+        and found.is_drawn == (record.variant.get("init") == _DRAWN)
+        and record.variant.get("eps") in (None, found.init)
     )
 
 
-def step(backbone: str, args: Mapping[str, Any]) -> int:
-    """Return which step of table 3.20 a model is, from DeiT-S to CaiT-S36.
+def step(backbone: str, args: Mapping[str, Any]) -> int | None:
+    """Return which step of table 3.20 a model is, from DeiT-S to CaiT-S36; None: it is none.
 
     Args:
         backbone: its short name, settings in brackets do not count.
         args: of the model.
     """
     name = backbone.partition("(")[0]
+    found = _Factors.of(args)
+    if name == "deit_s":
+        is_plain = args.get("class_token", True)
+        return {_HEADS: 0, 8: 1}.get(found.heads) if is_plain else None
     if name != BACKBONE:
-        return 6 if name.startswith("cait") else int(args.get("num_heads") == 8)
-    if args.get("scale", _SCALE) == "none":
-        return 3 if args.get("depth", _DEPTH) == 36 else 2
-    return 5 if args.get("drop_path_rate") == 0.2 else 4
+        return 6 if name == "cait_s36" else None
+    if found.heads != 8 or not found.talks or found.is_drawn or found.scale == "branch":
+        return None
+    if found.scale == "none":
+        return {12: 2, 36: 3}.get(found.depth)
+    if (found.depth, found.init) != (36, 1e-6):
+        return None
+    return 5 if found.drop_path == 0.2 else 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """What a DeiT-S of these tables has."""
+
+    depth: int
+    heads: int
+    talks: bool
+    scale: str
+    init: float
+    is_drawn: bool
+    drop_path: float | None
+
+    @classmethod
+    def of(cls, args: Mapping[str, Any]) -> "_Factors":
+        """Read the arguments of a model; those that are not there are its own."""
+        return cls(
+            depth=args.get("depth", 12),
+            heads=args.get("num_heads", _HEADS),
+            talks=args.get("talking_heads", False),
+            scale=args.get("scale", "channel"),
+            init=args.get("scale_init", 0.1),
+            is_drawn=args.get("scale_start") == "uniform",
+            drop_path=args.get("drop_path_rate"),
+        )

@@ -111,7 +111,7 @@ class Cell(Document, frozen=True, kw_only=True):
     """Runs of a variance study, which are no replicates and do not count in `n`."""
     tried: int
     """Cells of the workspace with the same backbone, dataset, head and stage that have begun,
-    whatever their recipe and settings: what a best one was chosen from.
+    whatever their recipe and settings: what a best one was chosen from. 0: it has not begun.
     """
     baseline_head: str
     """The head that gains are over, or each."""

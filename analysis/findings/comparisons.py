@@ -61,6 +61,7 @@ class Comparison(Document, frozen=True, kw_only=True):
     dataset: str
     head: str
     recipe: str
+    stage: str
     axes: Axes
     metric: str
     set: str
@@ -88,7 +89,7 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Seeds of either side whose run was cancelled: what is declared waits for them."""
     tried: int
     """Cells of the workspace with this backbone, dataset, head and stage that have begun, whatever
-    their recipe and settings.
+    their recipe and settings; 0: none of its own runs has begun.
     """
     tried_baseline: int
     """The same for the baseline's head."""
@@ -175,7 +176,9 @@ class Comparisons(Document, frozen=True, kw_only=True):
     comparisons: list[Comparison]
     """Each cell against its baseline; none where they are compared over all datasets."""
     tallies: list[Tally]
-    """In how many of its comparisons each head is better; heads with one comparison left out."""
+    """In how many of its comparisons each head is better; heads with one comparison left out, and
+    all where datasets are taken together.
+    """
     correction: Correction
     """Of p values for their number."""
     over_datasets: OverDatasets
@@ -307,6 +310,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         dataset=cell.dataset,
         head=cell.head,
         recipe=cell.recipe,
+        stage=cell.stage,
         axes=cell.axes,
         metric=cell.metric,
         set=cell.set,

@@ -62,7 +62,9 @@ class CellCurve(Document, frozen=True, kw_only=True):
 
 
 def from_epoch(curves: Sequence[CellCurve], first: int) -> list[CellCurve]:
-    """Return curves from one epoch on. When a cell passes another is still that of all epochs.
+    """Return curves from one epoch on, those that have a value there.
+
+    When a cell passes another is still that of all epochs.
 
     Raises:
         BadInput: nothing was scored from that epoch on.
@@ -77,8 +79,9 @@ def from_epoch(curves: Sequence[CellCurve], first: int) -> list[CellCurve]:
             },
         )
         for curve in curves
+        if any(point.epoch >= first for point in curve.points)
     ]
-    if not any(curve.points for curve in found):
+    if not found:
         last = max((point.epoch for curve in curves for point in curve.points), default=0)
         raise BadInput(f"--from-epoch {first}: the last epoch with a value is {last}")
     return found

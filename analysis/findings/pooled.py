@@ -36,6 +36,10 @@ class DatasetDifference(Document, frozen=True, kw_only=True):
     """Of the difference, at 1 - alpha."""
     unscored: list[int]
     """Seeds of either side that an evaluation can still score."""
+    tried: int
+    """Cells of the workspace with this backbone, dataset, head and stage that have begun."""
+    tried_baseline: int
+    """The same for the baseline's head."""
     why_not: str
     """Why it says nothing."""
 
@@ -200,6 +204,8 @@ def _on(dataset: str, cell: Cell, baseline: Cell, plan: ComparisonPlan) -> Datas
         error=found.error,
         interval=ends(found.interval),
         unscored=sorted({*cell.unscored_seeds, *baseline.unscored_seeds}),
+        tried=cell.tried,
+        tried_baseline=baseline.tried,
         why_not=found.why_not,
     )
 

@@ -11,15 +11,19 @@ if TYPE_CHECKING:
 
 
 class Tally(Document, frozen=True, kw_only=True):
-    """What became of one head's comparisons. Ties, and those without a difference, count in
-    `comparisons` alone.
-    """
+    """What became of one head's comparisons."""
 
     head: str
     baseline_head: str
     """The head that it is compared with."""
     comparisons: int
-    """How many there are, over backbones, datasets, recipes and further settings."""
+    """How many have a difference, over backbones, datasets, recipes and further settings."""
+    without_difference: int
+    """How many have none yet: a side has no value, or what was declared is not due."""
+    backbones: int
+    """Backbones that those with a difference are of."""
+    datasets: int
+    """Datasets that they are of."""
     better: int
     """Those in which the head's mean is the better one."""
     worse: int
@@ -31,7 +35,7 @@ class Tally(Document, frozen=True, kw_only=True):
 
 
 def tallies(comparisons: "Sequence[Comparison]") -> list[Tally]:
-    """Count the comparisons of each head that has more than one, in their order.
+    """Count the comparisons of each head with a baseline that has more than one, in their order.
 
     The signs are a description, as in the claim that a loss helps every backbone: comparisons that
     share data are not independent, so no test rests on their number.
@@ -43,12 +47,16 @@ def tallies(comparisons: "Sequence[Comparison]") -> list[Tally]:
 
 
 def _tally(head: str, baseline_head: str, group: "Sequence[Comparison]") -> Tally:
-    better = [one for one in group if _gain(one) > 0]
-    worse = [one for one in group if _gain(one) < 0]
+    known = [one for one in group if one.difference is not None]
+    better = [one for one in known if _gain(one) > 0]
+    worse = [one for one in known if _gain(one) < 0]
     return Tally(
         head=head,
         baseline_head=baseline_head,
-        comparisons=len(group),
+        comparisons=len(known),
+        without_difference=len(group) - len(known),
+        backbones=len({one.backbone for one in known}),
+        datasets=len({one.dataset for one in known}),
         better=len(better),
         worse=len(worse),
         significantly_better=sum(one.verdict is Verdict.SEPARABLE for one in better),

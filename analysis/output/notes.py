@@ -262,8 +262,8 @@ def comparison_notes(document: Comparisons) -> list[str]:
     every: list[Comparison | PooledComparison] = [*document.comparisons, *document.pooled]
     return [
         *found,
-        *_tallied(document.tallies),
-        *tried.of_comparisons(document.comparisons),
+        *_tallied(document),
+        *tried.of_comparisons(document.comparisons, document.pooled),
         *_without(document),
         *_unpaired(document),
         *_cut_notes(len({seed for one in every for seed in one.cut}), "seed"),
@@ -277,16 +277,27 @@ def comparison_notes(document: Comparisons) -> list[str]:
     ]
 
 
-def _tallied(tallies: Sequence[Tally]) -> list[str]:
-    """Say in how many of its comparisons each head is better."""
-    found = [
+def _tallied(document: Comparisons) -> list[str]:
+    """Say in how many of its comparisons each head is better. A screen has no significant ones."""
+    screened = document.family == "screen"
+    known = [one for one in document.tallies if one.comparisons]
+    found = [_tally(one, screened=screened) for one in known[:MOST]]
+    rest = len(known) - MOST
+    return found + ([f"{rest} more pairs of heads have several comparisons."] if rest > 0 else [])
+
+
+def _tally(one: Tally, *, screened: bool) -> str:
+    better, worse = (
+        "" if screened else f" ({number} significant)"
+        for number in (one.significantly_better, one.significantly_worse)
+    )
+    over = f"{plural(one.backbones, 'backbone')} and {plural(one.datasets, 'dataset')}"
+    waits = f"; {one.without_difference} have no difference yet" if one.without_difference else ""
+    return (
         f"{one.head} is better than {one.baseline_head} in {one.better} of {one.comparisons}"
-        f" comparisons ({one.significantly_better} significant) and worse in {one.worse}"
-        f" ({one.significantly_worse} significant)."
-        for one in tallies[:MOST]
-    ]
-    rest = len(tallies) - MOST
-    return found + ([f"{rest} more heads have several comparisons."] if rest > 0 else [])
+        f" comparisons{better} and worse in {one.worse}{worse}, over {over}{waits}. This is a count"
+        " and no test."
+    )
 
 
 def _without(document: Comparisons) -> list[str]:

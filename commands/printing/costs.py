@@ -38,9 +38,9 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     terminal.say(
         "SCORE: mean of the completed runs (RUNS), on the test set: top1, miou on masks, or ap_box"
         " on objects. PARAMS: backbone with classifier; HEAD: what is left out after training."
-        " GFLOPS: multiply-adds of one image. SEEN: images of a whole run. IMG/S and GPU-MEM: while"
-        " training. S/BATCH: seconds of a step, mean and standard deviation. TIME: for an image, by"
-        " the baseline's. GPU-H and HOURS: of one run."
+        " GFLOPS: multiply-adds of one image. SEEN: images that a run trains on. IMG/S and GPU-MEM:"
+        " while training. S/BATCH: seconds of a step, mean and standard deviation. TIME: for an"
+        " image, by the baseline's. GPU-H and HOURS: of one run."
     )
     for error in dict.fromkeys(cell.error for cell in cells if cell.error):
         terminal.say(f"not counted: {error}")

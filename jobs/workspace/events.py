@@ -20,11 +20,11 @@ class Usage(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The most that PyTorch had allocated on rank 0's GPU."""
     step_s: float | None = None
     """Seconds of an optimizer step with its batch, mean over the attempt's steps after the first
-    ten. Evaluations do not count.
+    ten, from ten of them on. Evaluations and checkpoints do not count.
     """
     step_std_s: float | None = None
-    """Standard deviation of these steps. A GPU's work is queued: this is how the process that
-    queues it saw the steps.
+    """Standard deviation of these steps. A GPU works behind the process that queues its work: this
+    is how far apart that process saw the steps.
     """
     gpu_utilisation: float | None = None
     """Share of the time, 0 to 1, in which a kernel ran: mean over node 0's GPUs and looks every

@@ -55,7 +55,8 @@ class CellCost(Document, frozen=True, kw_only=True):
     multiply_adds: int | None
     """Of one image through the backbone, at the size of training, which papers call FLOPs."""
     images_seen: int | None
-    """Images that a whole run trains on: what papers hold equal between datasets."""
+    """Images that a whole run trains on, in its own stage. Repeats of an image in a batch count;
+    views of it for a head do not."""
     images_per_s: float | None
     """While training, all ranks together: median over runs."""
     step_s: float | None

@@ -119,8 +119,7 @@ def _of_cell(
         "walltime_s": spans[-1].walltime_s if spans else None,
         "allocation_s": max((one.seconds for one in spans), default=None),
         "images_per_s": _median(latest, "images_per_s"),
-        "step_s": _median(latest, "step_s"),
-        "step_std_s": _median(latest, "step_std_s"),
+        **_step(begun[row.run_id] for row in members),
         "data_wait": _median(latest, "data_wait"),
         "gpu_utilisation": _median(latest, "gpu_utilisation"),
         "peak_memory_bytes": _most(attempts, "peak_memory_bytes"),
@@ -189,6 +188,16 @@ def _of_walltime(grid_id: str, spans: Sequence[Span]) -> list[str]:
         f"{grid_id} asked for {format_duration(walltime)} and its longest allocation used"
         f" {format_duration(used)}: a shorter resources.walltime starts sooner"
     ]
+
+
+def _step(runs: Iterable[Sequence[AttemptRow]]) -> dict[str, float | None]:
+    """Return seconds of a step, of each run by its newest attempt that timed enough of them."""
+    timed = [
+        next(one for one in reversed(attempts) if one.usage and one.usage.step_s is not None)
+        for attempts in runs
+        if any(one.usage and one.usage.step_s is not None for one in attempts)
+    ]
+    return {name: _median(timed, name) for name in ("step_s", "step_std_s")}
 
 
 def _worked_s(attempt: AttemptRow) -> float:

@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,16 @@ def test_the_chart_of_a_closer_look_begins_there(trained: Cli) -> None:
 def test_a_closer_look_at_nothing_is_refused_with_the_last_epoch(trained: Cli) -> None:
     done = trained("curve", "--from-epoch", "9")
     assert done.returncode == 2 and "the last epoch with a value is 3" in done.stderr
+
+
+def test_a_cell_without_a_value_there_is_left_out_with_a_word(tmp_path: Path, cache: Path) -> None:
+    short = tiny_grid(name="short", heads="[supervised]", seeds="1", epochs=1)
+    for cli in finished(tmp_path, cache, short):
+        cli.write("long.yaml", tiny_grid(name="long", heads="[relvit]", seeds="1", epochs=2))
+        cli.ok("submit", "long.yaml", "--wait")
+        done = cli("curve", "short", "long", "--from-epoch", "2")
+        assert "1 cell without a value from epoch 2 on left out" in done.stderr
+        assert "supervised" not in done.stdout
 
 
 def test_a_sparkline_has_its_lowest_and_highest_value_at_its_ends() -> None:

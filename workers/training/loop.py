@@ -379,6 +379,7 @@ class Training:
         if not self.group.is_primary:
             return
         self.marks.mark("checkpoint")
+        self.pace.settle()
         size = publish(self, sums)
         place = {"epoch": self.epoch, "step": self.global_step}
         self.report("checkpoint", **place, **self.pace.so_far, bytes=size)

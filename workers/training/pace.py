@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 # Steps that choose kernels, fill queues and compile: they say nothing of the ones that follow.
 WARM_UP_STEPS = 10
+# Fewer steps after them have no mean worth telling.
+LEAST_STEPS = 10
 
 
 class Pace:
@@ -23,13 +25,16 @@ class Pace:
         self._clock = clock
         self._began: float | None = None
         # Of the epoch that is being trained, or was trained last.
-        self._epoch_began = self._trained_at = self._step_began = 0.0
+        self._epoch_began = self._trained_at = 0.0
+        # When the step in hand began; None between epochs.
+        self._step_began: float | None = None
         self._epoch_images = 0
         # Of the attempt, its steps and waiting; of the epochs before this one, their seconds.
         self._images = self._steps = 0
         self._wait_s = self._earlier_s = 0.0
-        # Of the steps after the warm-up: their number, mean seconds and squared deviations.
-        self._timed, self._step_s, self._squares = 0, 0.0, 0.0
+        # Of the steps after the warm-up: their number, mean seconds and squared deviations; and how
+        # long the device was waited for behind the last one of an epoch or before a checkpoint.
+        self._timed, self._step_s, self._squares, self._settled_s = 0, 0.0, 0.0, 0.0
 
     def begin_epoch(self) -> None:
         """Note that an epoch, or what is left of it, starts."""
@@ -52,7 +57,7 @@ class Pace:
         self._epoch_images += images
         self._steps += 1
         self._trained_at = self._clock()
-        if self._steps > WARM_UP_STEPS:
+        if self._steps > WARM_UP_STEPS and self._step_began is not None:
             self._time(self._trained_at - self._step_began)
         self._step_began = self._trained_at
 
@@ -65,10 +70,21 @@ class Pace:
 
     def saved(self) -> None:
         """Note that a checkpoint was written, which is no part of the next step."""
-        self._step_began = self._clock()
+        if self._step_began is not None:
+            self._step_began = self._clock()
+
+    def settle(self) -> None:
+        """Wait for the device: what it has queued belongs to the steps so far."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        if self._step_began is not None:
+            began, self._step_began = self._step_began, self._clock()
+            self._settled_s += self._step_began - began if self._timed else 0.0
 
     def end_steps(self) -> None:
         """Note that the epoch's steps are done; what follows is its evaluation."""
+        self.settle()
+        self._step_began = None
         self._trained_at = self._clock()
 
     @property
@@ -90,12 +106,13 @@ class Pace:
         """What this attempt's training has used so far, as the journal's `Usage` names it."""
         seconds = self._earlier_s + self._trained_at - self._epoch_began
         known = self._images > 0 and seconds > 0
+        timed = self._timed >= LEAST_STEPS
         return {
             "images_per_s": round(self._images / seconds, 1) if known else None,
             "data_wait": round(min(1.0, self._wait_s / seconds), 4) if known else None,
             "peak_memory_bytes": self.peak_memory_bytes,
-            "step_s": round(self._step_s, 6) if self._timed else None,
-            "step_std_s": round(self._deviation_s, 6) if self._timed > 1 else None,
+            "step_s": round(self._step_s + self._settled_s / self._timed, 6) if timed else None,
+            "step_std_s": round(self._deviation_s, 6) if timed else None,
         }
 
     @property

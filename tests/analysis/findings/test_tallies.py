@@ -5,6 +5,7 @@ from vtjobs.analysis.findings.comparisons import Comparisons, compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.jobs.documents import changed
+from vtjobs.jobs.run.comparing import Family
 
 from ...support.cells import cell
 
@@ -48,5 +49,26 @@ def test_the_count_stands_below_the_table() -> None:
     notes = of_comparisons(compared(grid())).notes
     assert (
         "drloc is better than supervised in 2 of 3 comparisons (1 significant) and worse in 1"
-        " (1 significant)."
+        " (1 significant), over 3 backbones and 1 dataset. This is a count and no test."
     ) in notes
+
+
+def test_comparisons_without_a_difference_are_no_part_of_the_count() -> None:
+    cells = grid()
+    waiting = changed(cells[1], values={}, n=0, mean=None, std=None, missing_seeds=[0, 1, 2, 3, 4])
+    document = compared([cells[0], waiting, *cells[2:]])
+    (found,) = document.tallies
+    assert (found.comparisons, found.without_difference, found.better) == (2, 1, 1)
+    assert any("; 1 have no difference yet." in note for note in of_comparisons(document).notes)
+
+
+def test_nothing_is_said_before_there_is_a_result() -> None:
+    nothing = {"values": {}, "n": 0, "mean": None, "std": None}
+    document = compared([changed(cell, **nothing) for cell in grid()])
+    assert not any("is better than" in note for note in of_comparisons(document).notes)
+
+
+def test_a_screen_has_no_significant_ones() -> None:
+    document = compare(grid(), ComparisonPlan(family=Family.SCREEN))
+    (note,) = [note for note in of_comparisons(document).notes if "is better than" in note]
+    assert "in 2 of 3 comparisons and worse in 1, over" in note

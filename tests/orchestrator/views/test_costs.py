@@ -53,6 +53,20 @@ def test_time_is_held_against_the_baseline_and_stands_beside_the_score(trained: 
     assert found["relvit"].runs == 2
 
 
+def test_a_step_is_timed_by_the_newest_attempt_that_did_enough_of_them(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    long = {"images_per_s": 100.0, "step_s": 0.5, "step_std_s": 0.1}
+    journal(quiet_lab, run_id, 1, started(), ended("preempted", usage=long, epoch=1, step=8))
+    quiet_lab.tick()
+    short = {"images_per_s": 90.0, "step_s": None, "step_std_s": None}
+    end = ended("completed", usage=short, epoch=2, step=16)
+    journal(quiet_lab, run_id, 2, started(), scored(60.0), end)
+    quiet_lab.tick(start=False)
+    (cell,) = costs(quiet_lab.context, Selection())
+    assert (cell.step_s, cell.step_std_s, cell.images_per_s) == (0.5, 0.1, 90.0)
+
+
 def test_a_cell_that_has_not_started_has_what_can_be_counted(quiet_lab: Lab) -> None:
     quiet_lab.submit(tiny_grid(seeds="1"))
     (cell,) = costs(quiet_lab.context, Selection())

@@ -79,7 +79,8 @@ def test_usage_in_the_middle_of_an_epoch_counts_its_steps_until_the_last_one() -
 def test_a_step_has_its_mean_and_deviation_once_the_first_ones_are_over() -> None:
     clock = Clock()
     pace = Pace(CPU, clock)
-    for seconds in ([50.0] * WARM_UP_STEPS + [1.0, 2.0], [3.0, 6.0]):
+    timed = [1.0, 2.0, 3.0, 6.0] * 3
+    for seconds in ([50.0] * WARM_UP_STEPS + timed[:5], timed[5:]):
         pace.begin_epoch()
         for taken in seconds:
             clock.now += taken
@@ -88,14 +89,39 @@ def test_a_step_has_its_mean_and_deviation_once_the_first_ones_are_over() -> Non
         # An evaluation.
         clock.now += 90.0
     usage = from_plain(pace.usage, Usage)
-    assert (usage.step_s, usage.step_std_s) == (3.0, pytest.approx(stdev([1.0, 2.0, 3.0, 6.0])))
+    assert (usage.step_s, usage.step_std_s) == (3.0, pytest.approx(stdev(timed), abs=1e-6))
+
+
+def test_what_the_device_has_queued_belongs_to_the_steps() -> None:
+    clock = Clock()
+    pace = Pace(CPU, clock)
+    pace.begin_epoch()
+    for _ in range(WARM_UP_STEPS + 10):
+        clock.now += 1.0
+        pace.step(64)
+    # The loss is looked at, which waits; then an evaluation, and the checkpoint behind it.
+    clock.now += 5.0
+    pace.end_steps()
+    clock.now += 90.0
+    pace.settle()
+    pace.saved()
+    assert from_plain(pace.usage, Usage).step_s == 1.5
+
+
+def test_a_few_steps_have_no_mean() -> None:
+    pace = Pace(CPU, Clock())
+    pace.begin_epoch()
+    for _ in range(WARM_UP_STEPS + 9):
+        pace.step(64)
+    assert from_plain(pace.usage, Usage).step_s is None
 
 
 def test_a_checkpoint_between_two_steps_is_part_of_neither() -> None:
     clock = Clock()
     pace = Pace(CPU, clock)
     pace.begin_epoch()
-    for _ in range(WARM_UP_STEPS + 2):
+    for _ in range(WARM_UP_STEPS + 10):
+        pace.settle()
         clock.now += 90.0
         pace.saved()
         clock.now += 2.0
