@@ -393,9 +393,8 @@ class HostedRun:
 
     def _fail_journal(self, error: OSError) -> None:
         text = f"journal: {error.strerror or error}"
-        self.errors.append(
-            RankError(
-                failure=FailureClass.STORAGE, signature=text, error=text, rank=0, monotonic=0.0
-            )
+        found = RankError(
+            failure=FailureClass.STORAGE, signature=text, error=text, rank=0, monotonic=0.0
         )
+        self.errors.append(found)
         self.ranks.kill()

@@ -18,7 +18,8 @@ from vtjobs.workers.data.decoded import Decoder
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.neighbours import features_of
-from vtjobs.workers.tools.score import ByNeighbours, Counted, NoWeights, score
+from vtjobs.workers.tools.score import NoWeights, score
+from vtjobs.workers.tools.scorer import ByNeighbours, Counted
 from vtjobs.workers.training.trainee import make_numerics
 
 from ...support.tools import call_here
