@@ -15,8 +15,8 @@ KINDS = get_args(Kind)
 MOST_DIGITS = 12
 # Option -> the kinds that it is for.
 ASKED: dict[str, tuple[str, ...]] = {
-    "--set": ("attention", "cam", "relations", "features", "depth", "masks"),
-    "--images": ("attention", "cam", "relations", "features", "depth", "masks"),
+    "--set": ("attention", "cam", "relations", "features", "neighbours", "depth", "masks"),
+    "--images": ("attention", "cam", "relations", "features", "neighbours", "depth", "masks"),
     "--classes": ("attention", "cam"),
     "--at": ("relations",),
 }
@@ -30,7 +30,8 @@ def visualize(
         typer.Option(
             help="attention (class token to patches), cam (class activation maps), relations (what"
             " drloc or relvit predicts), filters (over patches, of ResMLP and MLP-Mixer),"
-            " features (t-SNE and principal components), depth (what each block adds) or masks"
+            " features (t-SNE and principal components), neighbours (the training images with the"
+            " nearest features), depth (what each block adds) or masks"
             " (or objects, beside what is predicted).",
             autocompletion=lambda: list(KINDS),
         ),
@@ -70,7 +71,7 @@ def visualize(
 
     Writes each figure as SVG and PDF, and its numbers as CSV.
     """
-    from ..orchestrator.housekeeping.visualize import Visualized, pictures
+    from ..orchestrator.housekeeping.visualize import Visualized, nearest_of, pictures
     from .printing import terminal
 
     if kind not in KINDS:
@@ -104,6 +105,7 @@ def visualize(
                 shown=[shown.title for shown in found.shown],
                 layers=found.layers,
                 blocks=found.blocks,
+                nearest=nearest_of(found.queries),
                 files=files,
             )
         )

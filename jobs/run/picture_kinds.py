@@ -2,4 +2,6 @@
 
 from typing import Literal
 
-Kind = Literal["attention", "cam", "relations", "filters", "features", "depth", "masks"]
+Kind = Literal[
+    "attention", "cam", "relations", "filters", "features", "neighbours", "depth", "masks"
+]

@@ -77,6 +77,32 @@ class BlockDepth(Document, frozen=True, kw_only=True):
     """
 
 
+class Neighbour(Document, frozen=True, kw_only=True):
+    """A training image whose features are near to another image's."""
+
+    place: int
+    """In the training set, from 0."""
+    label: int
+    """Its class."""
+    cosine: float
+    """Of the two images' features."""
+    image: bytes
+    """As the network gets it, without its normalisation, as PNG."""
+
+
+class Queried(Document, frozen=True, kw_only=True):
+    """An image with the training images that are nearest to it."""
+
+    place: int
+    """In its set, from 0."""
+    label: int
+    """Its class."""
+    image: bytes
+    """As the network gets it, without its normalisation, as PNG."""
+    neighbours: list[Neighbour]
+    """The nearest first."""
+
+
 class Pictures(Document, frozen=True, kw_only=True):
     """All that is drawn of one run."""
 
@@ -88,3 +114,4 @@ class Pictures(Document, frozen=True, kw_only=True):
     layers: list[LayerSparsity] = field(default_factory=list)
     space: FeatureSpace | None = None
     blocks: list[BlockDepth] = field(default_factory=list)
+    queries: list[Queried] = field(default_factory=list)

@@ -7,11 +7,26 @@ from ...db import lookups, queries
 from ...db.engine import reading
 from ...jobs.documents import Document, from_plain
 from ...jobs.run.picture_kinds import Kind
-from ...jobs.run.pictures import BlockDepth, LayerSparsity, Pictures
+from ...jobs.run.pictures import BlockDepth, LayerSparsity, Pictures, Queried
 from ..loop.context import Context
 from .evaluate import check_sets
 from .export import with_weights
 from .worker_tool import run_tool
+
+
+class Nearest(Document, frozen=True, kw_only=True):
+    """Which training images are nearest to an image."""
+
+    image: int
+    """Place in the set, from 0."""
+    label: int
+    """Its class."""
+    train: list[int]
+    """Places in the training set, the nearest first."""
+    labels: list[int]
+    """Their classes."""
+    cosines: list[float]
+    """Of their features with the image's."""
 
 
 class Visualized(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -21,7 +36,7 @@ class Visualized(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Raised when a key is removed or changes its meaning."""
     run_id: str
     kind: Kind
-    """attention, cam, relations, filters, features, depth or masks."""
+    """attention, cam, relations, filters, features, neighbours, depth or masks."""
     text: str
     """What the maps show, for who cannot see them."""
     shown: list[str]
@@ -30,8 +45,24 @@ class Visualized(Document, frozen=True, kw_only=True, omit_defaults=False):
     """With filters: how many of each layer's weights are near zero."""
     blocks: list[BlockDepth]
     """With depth: what each block adds."""
+    nearest: list[Nearest]
+    """With neighbours: the training images that are nearest to each image."""
     files: list[str]
     """Figures as SVG and PDF, and their numbers as CSV."""
+
+
+def nearest_of(queries: Sequence[Queried]) -> list[Nearest]:
+    """Return the neighbours of images without their pictures."""
+    return [
+        Nearest(
+            image=one.place,
+            label=one.label,
+            train=[found.place for found in one.neighbours],
+            labels=[found.label for found in one.neighbours],
+            cosines=[found.cosine for found in one.neighbours],
+        )
+        for one in queries
+    ]
 
 
 def pictures(

@@ -1,8 +1,10 @@
 """The features of images as points of a plane, and along how many directions they vary."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
@@ -38,24 +40,10 @@ def feature_space(
     """
     if len(set(places)) < FEWEST:
         raise BadInput(f"--images: features need at least {FEWEST} different images")
-    spec = final.spec
-    chosen = torch.tensor(places)
-    part = images.part(chosen)
-    grafit = spec.head.grafit
-    found = features_of(
-        trainee.backbone,
-        part,
-        part.labels,
-        spec.dataset,
-        catalogue.recipe_on(set_name, spec.dataset, spec.recipe),
-        numerics=make_numerics(next(trainee.parameters()).device, precision="fp32"),
-        decoder=Decoder(),
-        classifies=False,
-        is_projector=grafit is not None and not grafit.labels,
-    )
-    features = found.embeddings.cpu().numpy()
+    part = images.part(torch.tensor(places))
+    features = features_of_set(trainee, final, part, set_name).numpy()
     if not features.std(0).any():
-        raise BadInput(f"run {spec.run_id}: the features of all images are alike")
+        raise BadInput(f"run {final.spec.run_id}: the features of all images are alike")
     perplexity = min(PERPLEXITY, (len(places) - 1) / 3)
     points = _plane(features, perplexity)
     return FeatureSpace(
@@ -66,6 +54,43 @@ def feature_space(
         perplexity=perplexity,
         energy=_energy(features),
     )
+
+
+def features_of_set(
+    trainee: Trainee,
+    final: Final,
+    images: ImageSet,
+    set_name: str,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> Tensor:
+    """Return what the classifier gets of images, or what a projector gives: [N, D] float32 on the
+    CPU, of length 1.
+
+    Args:
+        trainee: with the run's final weights, in evaluation mode.
+        final: the run.
+        images: of a set.
+        set_name: its name.
+        on_progress: told how many images are done.
+
+    Raises:
+        BadInput: the model does not show its features.
+    """
+    spec = final.spec
+    grafit = spec.head.grafit
+    found = features_of(
+        trainee.backbone,
+        images,
+        images.labels,
+        spec.dataset,
+        catalogue.recipe_on(set_name, spec.dataset, spec.recipe),
+        numerics=make_numerics(next(trainee.parameters()).device, precision="fp32"),
+        decoder=Decoder(),
+        classifies=False,
+        is_projector=grafit is not None and not grafit.labels,
+        on_progress=on_progress,
+    )
+    return found.embeddings.cpu()
 
 
 def _plane(features: Any, perplexity: float) -> Any:

@@ -21,6 +21,10 @@ TEXTS = {
         "Features of images, each of length 1, as points of a plane (t-SNE): images with similar"
         " features lie near each other. Colours: classes. Distances between groups mean nothing."
     ),
+    "neighbours": (
+        "Images, each with the training images whose features have the largest cosine with its own,"
+        " the nearest first. Green frame: the image's class; orange frame: another class."
+    ),
     "depth": (
         "What each block adds to the tokens that go through it: norm of what attention and the MLP"
         " add, divided by the norm of what they add to, as a mean over tokens and images."

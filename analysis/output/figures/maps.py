@@ -8,6 +8,7 @@ from typing import Any
 from ....jobs.errors import BadInput
 from ....jobs.run.pictures import BlockDepth, FeatureSpace, LayerSparsity, Panel, Pictures, Shown
 from .canvas import COLOURS, WIDTH, Drawn, new_figure, styled
+from .nearest import nearest
 
 # Maps side by side; more go into the next line.
 MOST_ACROSS = 8
@@ -36,16 +37,20 @@ SEQUENTIAL = "viridis"
 def maps(found: Pictures) -> list[Drawn]:
     """Draw an image or a block a line, with its maps; and how sparse the layers are, if told.
 
-    Of features, their points and their principal components; of depth, what the blocks add.
+    Of features, their points and their principal components; of neighbours, the images that are
+    nearest; of depth, what the blocks add.
 
     Args:
-        found: at least one image or block, with at least one map; or features; or blocks.
+        found: at least one image or block, with at least one map; or features; or images with
+            neighbours; or blocks.
 
     Raises:
         BadInput: there are more maps than a page can hold.
     """
     if found.space is not None:
         return [_space(found.space, found.text), _energy(found.space)]
+    if found.queries:
+        return [nearest(found.queries, found.text)]
     if found.blocks:
         return _depth(found.blocks, found.text)
     drawn = [_maps(found)]

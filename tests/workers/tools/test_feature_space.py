@@ -12,8 +12,9 @@ from vtjobs.jobs.run.pictures import FeatureSpace
 from vtjobs.workers.checkpoints.final_weights import final_of
 from vtjobs.workers.data.datasets import load_part
 from vtjobs.workers.randomness import Streams
+from vtjobs.workers.tools.asked import Asked
 from vtjobs.workers.tools.feature_space import feature_space
-from vtjobs.workers.tools.visualize import Asked, pictures
+from vtjobs.workers.tools.visualize import pictures
 from vtjobs.workers.training.trainee import make_trainee
 
 from ...support.training import CONVNET, run_spec

@@ -13,9 +13,10 @@ from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.checkpoints.final_weights import final_of
 from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.models.backbones import build
+from vtjobs.workers.tools.asked import Asked
 from vtjobs.workers.tools.export import export
 from vtjobs.workers.tools.score import score
-from vtjobs.workers.tools.visualize import Asked, pictures
+from vtjobs.workers.tools.visualize import pictures
 
 from ...support.mask_images import mask_folder
 from ...support.training import MASKED, VIT, on_masks, run_spec

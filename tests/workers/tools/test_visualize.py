@@ -20,8 +20,9 @@ from vtjobs.workers.checkpoints.final_weights import NoWeights, final_of
 from vtjobs.workers.checkpoints.manifest import STATE
 from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.models.backbones import build
+from vtjobs.workers.tools.asked import Asked
 from vtjobs.workers.tools.saliency import class_attention
-from vtjobs.workers.tools.visualize import Asked, pictures
+from vtjobs.workers.tools.visualize import pictures
 
 from ...support.tools import call_here
 from ...support.training import CONVNET, VIT, make_backbone, run_spec
