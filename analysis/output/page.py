@@ -15,6 +15,7 @@ from .figures import cells as of_cells
 from .figures import comparisons as of_comparisons
 from .figures import curves as of_curves
 from .figures.canvas import Drawn
+from .figures.over_axis import over_axes
 from .figures.parts import shares
 from .layout import said
 from .over_datasets import of_pooled
@@ -61,6 +62,7 @@ def figures(document: Report) -> list[Drawn]:
         found.append(of_comparisons.pooled_forest(plan))
     if plan.comparisons:
         found.append(of_comparisons.forest(plan))
+        found += over_axes(plan)
     found += _curves(document, names)
     found += _studies(document, names)
     for cell in replicated[:MOST_EACH]:
