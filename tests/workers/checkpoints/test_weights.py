@@ -1,5 +1,6 @@
 """A file of weights is loaded whole, or the grid names what is not."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vtjobs.jobs.run.settings import BackboneSettings, ModelShape, Weights
 from vtjobs.workers.checkpoints.weights import PROJECTOR, start_from
@@ -134,3 +136,23 @@ def test_a_prefix_that_is_the_models_own_stays(tmp_path: Path) -> None:
     whole = nn.ModuleDict({"model": nn.Linear(2, 2)})
     path = _file(tmp_path, {name: value + 1 for name, value in whole.state_dict().items()})
     assert start_from(whole, _allowed(), path).loaded == 2
+
+
+def test_positions_of_a_larger_grid_keep_their_norm_better_than_bilinear_ones(
+    tmp_path: Path,
+) -> None:
+    # Section 3.3.1 of the thesis: a vector between its neighbours loses norm where it is bilinear.
+    torch.manual_seed(1)
+    small, model = (
+        build(VIT, ModelShape(channels=3, classes=5, image_size=size)) for size in (112, 192)
+    )
+    state = dict(small.state_dict())
+    start_from(model, _allowed(), _file(tmp_path, state))
+    assert isinstance(model.pos_embed, Tensor)
+    before, after = (one[0, 1:].detach() for one in (state["pos_embed"], model.pos_embed))
+    side, wider = math.isqrt(len(before)), math.isqrt(len(after))
+    grid = before.T.reshape(1, -1, side, side)
+    bilinear = F.interpolate(grid, size=(wider, wider), mode="bilinear", align_corners=False)
+    norms = [float(one.norm(dim=-1).mean()) for one in (before, after, bilinear[0].flatten(1).T)]
+    assert wider > side
+    assert abs(norms[1] - norms[0]) < 0.6 * abs(norms[2] - norms[0])
