@@ -220,6 +220,8 @@ class _Follower:
     def __init__(self, wanted: Wanted, why: Callable[[str], str] | None) -> None:
         self.wanted, self.why = wanted, why
         self.output: Output | None = None
+        # The newest attempt at the first look; 0: there was none. None: nobody has looked.
+        self._seen: int | None = None
         # Of the first log the last lines, of what follows all.
         self._tail = wanted.tail
         # The waits that were told: the attempt before each, and whether the run was held then.
@@ -246,8 +248,14 @@ class _Follower:
     def _begin(self, standing: Standing) -> None:
         numbers = self.wanted.run.attempts()
         number = self.wanted.attempt
+        # Two attempts may have begun since the last look: the first of them is not passed over.
+        since = [one for one in numbers if self._seen is not None and one > self._seen]
+        if self._seen is None:
+            self._seen = max(numbers, default=0)
         if number is not None:
             number = number if number in numbers else None
+        elif since:
+            number = since[0]
         elif numbers:
             newest = numbers[-1]
             number = newest if not standing.is_over(newest) else _newest_with_log(self.wanted)

@@ -311,6 +311,27 @@ def test_several_runs_are_followed_until_all_have_ended(
     ]  # fmt: skip
 
 
+def test_no_attempt_is_passed_over_that_began_and_ended_between_two_looks(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = 0
+
+    def look() -> dict[str, Standing]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            standing = Standing(state=RunState.QUEUED, is_held=False, attempts={})
+        else:
+            write(run, 1, "of the first\n")
+            write(run, 2, "of the second\n")
+            attempts = {1: AttemptState.FAILED, 2: AttemptState.COMPLETED}
+            standing = Standing(state=RunState.COMPLETED, is_held=False, attempts=attempts)
+        return {run.path.name: standing}
+
+    follow_logs([Wanted(run=run, attempt=None, rank=None)], look)
+    assert capsys.readouterr().out == "of the first\nof the second\n"
+
+
 def test_a_followed_log_begins_with_its_last_lines_and_has_all_that_follows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
