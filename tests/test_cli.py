@@ -650,7 +650,7 @@ def test_finished_weights_show_their_maps(trained: Cli, tmp_path: Path) -> None:
         (["--images", "9" * 20], "must be whole numbers from 0 on"),
         (
             ["--kind", "filters", "--set", "train"],
-            "--set is for --kind attention, cam, relations, features, depth or masks",
+            "--set is for --kind attention, cam, relations, features, neighbours, depth or masks",
         ),
     ],
 )
