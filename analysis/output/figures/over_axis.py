@@ -25,17 +25,13 @@ def over_axes(document: Comparisons) -> list[Drawn]:
 
 
 def _over(document: Comparisons, found: Sequence[Comparison], axis: str) -> Drawn | None:
-    names = [name for name in columns(found) if name != axis]
-    lines: dict[str, dict[float, Comparison]] = {}
-    for one in found:
-        if (value := _number(one.axes.get(axis))) is not None:
-            lines.setdefault(" ".join(labels(one, names)), {})[value] = one
-    lines = {name: dict(sorted(line.items())) for name, line in lines.items() if len(line) > 1}
+    baselines = list(dict.fromkeys(one.baseline_head for one in found))
+    baseline = baselines[0] if len(baselines) == 1 else "the other head"
+    lines = _lines(found, axis, each=len(baselines) > 1)
     values = sorted({value for line in lines.values() for value in line})
     if len(values) < FEWEST:
         return None
     shown = dict(list(lines.items())[: len(COLOURS)])
-    baseline = next(iter(found)).baseline_head
     with styled():
         figure = new_figure(3.2)
         plot = figure.add_subplot()
@@ -67,6 +63,25 @@ def _over(document: Comparisons, found: Sequence[Comparison], axis: str) -> Draw
         ],
         figure=figure,
     )
+
+
+def _lines(
+    found: Sequence[Comparison], axis: str, *, each: bool
+) -> dict[str, dict[float, Comparison]]:
+    """Return line -> value of the axis -> comparison, lines of one point left out.
+
+    Args:
+        found: comparisons with a difference.
+        axis: of the grid.
+        each: whether a head is compared with several others, which the lines then name.
+    """
+    names = [name for name in columns(found) if name != axis]
+    lines: dict[str, dict[float, Comparison]] = {}
+    for one in found:
+        if (value := _number(one.axes.get(axis))) is not None:
+            called = " ".join(labels(one, names)) + (f" − {one.baseline_head}" if each else "")
+            lines.setdefault(called, {})[value] = one
+    return {name: dict(sorted(line.items())) for name, line in lines.items() if len(line) > 1}
 
 
 def _number(value: object) -> float | None:

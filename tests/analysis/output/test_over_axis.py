@@ -43,6 +43,21 @@ def test_each_head_is_a_line_with_its_intervals() -> None:
     assert list(line.get_ydata()) == pytest.approx([1, 1 / 2, 1 / 3])
 
 
+def test_a_head_that_is_compared_with_several_has_a_line_for_each() -> None:
+    document = swept([100, 200, 300], heads=("drloc", "relvit"))
+    other = [
+        changed(one, baseline_head="relvit") for one in document.comparisons if one.head == "drloc"
+    ]
+    both = changed(document, comparisons=[*document.comparisons, *other])
+    (drawn,) = over_axes(both)
+    assert {row[0] for row in drawn.rows} == {
+        "vit digits drloc − supervised",
+        "vit digits drloc − relvit",
+        "vit digits relvit − supervised",
+    }
+    assert "from the other head" in drawn.text and len(drawn.rows) == 9
+
+
 def test_values_far_apart_have_a_logarithmic_axis() -> None:
     (wide,) = over_axes(swept([0.001, 0.01, 0.1], axis="train.lr"))
     (narrow,) = over_axes(swept([100, 200, 300]))
