@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from .options import Json
 
 if TYPE_CHECKING:
-    from ..jobs.run.cost import Cost
+    from ..jobs.run.cost import Cost, MemoryLine
 
 Name = Annotated[
     str | None,
@@ -91,9 +92,11 @@ def measure(
         typer.Option(help="Batch size in images, or `largest` (that fits the GPU)."),
     ] = "32",
     image_size: Annotated[
-        int,
-        typer.Option(help="Side of the square input in pixels.", min=4, max=4096),
-    ] = 224,
+        str,
+        typer.Option(
+            help="Side of the square input in pixels, 4 to 4096; several sizes with commas."
+        ),
+    ] = "224",
     classes: Annotated[int, typer.Option(help="Number of classes.", min=1)] = 1000,
     precision: Annotated[str, typer.Option(help="Precision: fp32, fp16 or bf16.")] = "fp32",
     repeats: Annotated[
@@ -111,15 +114,16 @@ def measure(
 ) -> None:
     """Measure parameters, FLOPs, throughput and memory of backbones.
 
-    Throughput (images per second) and peak memory are measured on this machine. Peak memory is
-    measured on GPUs only.
+    Throughput (images per second) and peak memory are measured on this machine. Without a GPU, the
+    memory of all tensors that are alive at once is counted instead. With three image sizes or more,
+    a line through the memory over the area of the image is fitted.
     """
     from ..jobs.config.host import clean_environment
     from ..jobs.config.interpreter import module_command
     from ..jobs.documents import changed, from_plain
     from ..jobs.errors import BadInput, suggest
     from ..jobs.grid.catalogue import printed_cost
-    from ..jobs.run.cost import Cost
+    from ..jobs.run.cost import Cost, memory_line
     from .printing import terminal
 
     if batch != "largest" and not (
@@ -131,7 +135,7 @@ def measure(
             f"--precision {precision}: unknown. {suggest(precision, ('fp32', 'fp16', 'bf16'))}"
         )
     command = module_command("vtjobs.workers.tools.measure")
-    command += ["--image-size", str(image_size), "--classes", str(classes)]
+    command += ["--image-size", *_sizes(image_size), "--classes", str(classes)]
     command += ["--precision", precision, "--repeats", str(repeats)]
     command += ["--training"] if training else []
     command += ["--batch", batch] if batch != "largest" else []
@@ -139,30 +143,61 @@ def measure(
         [*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment()
     )
     measured = [from_plain(json.loads(line), Cost) for line in done.stdout.splitlines()]
-    found = [changed(one, printed=printed_cost(one)) for one in measured]
+    lines = {
+        name: memory_line([one for one in measured if one.backbone == name]) for name in backbones
+    }
+    found = [
+        changed(one, printed=printed_cost(one), memory_line=lines[one.backbone]) for one in measured
+    ]
     if as_json:
         terminal.emit_json(found)
     elif found:
-        rows = [_cost(one) for one in found]
-        terminal.print_table(
-            ["BACKBONE", "PARAMETERS", "GFLOPS", "IMAGES/S", "BATCH", "PEAK MEMORY"],
-            rows,
-            right=(1, 2, 3, 4, 5),
-        )
-        one = found[0]
-        made = ", ".join(
-            f"{name} {version}"
-            for name, version in one.software.items()
-            if name in ("torch", "timm")
-        )
-        what = (
-            f"{one.pass_} at {one.image_size} pixels, {one.precision}, mean of {one.repeats} passes"
-        )
-        terminal.say(f"{what}; {one.device}; {made}; FLOPs are multiply-adds of one image.")
-        for line in filter(None, map(_printed, found)):
-            terminal.say(line)
+        _print_costs(found)
+        for name, line in lines.items():
+            if line is not None:
+                terminal.say(_line(name, line))
     if done.returncode:
         raise typer.Exit(done.returncode)
+
+
+def _sizes(given: str) -> list[str]:
+    from ..jobs.errors import BadInput
+
+    sizes = [one.strip() for one in given.split(",")]
+    for size in sizes:
+        if not (size.isascii() and size.isdigit() and 4 <= int(size) <= 4096):
+            raise BadInput(
+                f"--image-size {given}: numbers from 4 to 4096, with commas between them"
+            )
+    return list(dict.fromkeys(sizes))
+
+
+def _print_costs(found: "Sequence[Cost]") -> None:
+    from .printing import terminal
+
+    one = found[0]
+    terminal.print_table(
+        ["BACKBONE", "PIXELS", "PARAMETERS", "GFLOPS", "IMAGES/S", "BATCH", "PEAK MEMORY"],
+        [_cost(row) for row in found],
+        right=(1, 2, 3, 4, 5, 6),
+    )
+    made = ", ".join(
+        f"{name} {version}" for name, version in one.software.items() if name in ("torch", "timm")
+    )
+    what = f"{one.pass_}, {one.precision}, mean of {one.repeats} passes"
+    terminal.say(f"{what}; {one.device}; {made}; FLOPs are multiply-adds of one image.")
+    if one.tensor_memory_bytes is not None:
+        terminal.say("Memory: all tensors that are alive at once, counted; no GPU was used.")
+    for line in filter(None, map(_printed, found)):
+        terminal.say(line)
+
+
+def _line(name: str, line: "MemoryLine") -> str:
+    return (
+        f"{name}: memory is {line.fixed_bytes / 2**20:,.0f} MiB and"
+        f" {line.bytes_per_pixel / 2**10:,.3g} KiB for each pixel of the image; the {line.sizes}"
+        f" sizes are off this line by {100 * line.largest_deviation:.2g} % at most"
+    )
 
 
 def _printed(one: "Cost") -> str:
@@ -179,7 +214,7 @@ def _printed(one: "Cost") -> str:
 
 
 def _cost(one: "Cost") -> list[str]:
-    peak = one.peak_memory_bytes
+    peak = one.peak_memory_bytes or one.tensor_memory_bytes
     decimals = 0 if one.images_per_second >= 100 else 1
     speed = f"{one.images_per_second:,.{decimals}f}"
     if one.seconds_std is not None:
@@ -188,6 +223,7 @@ def _cost(one: "Cost") -> list[str]:
     memory = "–" if peak is None else f"{peak / 2**20:,.0f} MiB"
     return [
         one.backbone,
+        str(one.image_size),
         f"{one.parameters:,}",
         f"{one.multiply_adds / 1e9:.3g}",
         speed,

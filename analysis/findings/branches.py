@@ -1,4 +1,6 @@
-"""The records about factors on the branches of a DeiT-S: tables 3.11, 3.12 and 3.20 of the thesis.
+"""The records about factors on the branches of a DeiT-S, of the thesis.
+
+Tables 3.11, 3.12 and 3.20, and the text of section 3.5.3.
 
 Pure.
 """
@@ -18,7 +20,10 @@ METHODS = {
     "rezero": "branch",
     "scalar_alpha_eps": "branch",
     "layerscale": "channel",
+    "layerscale_refit_fixed_weights": "channel",
 }
+# That of them whose factors are learned by one run and then frozen in another (section 3.5.3).
+FIXED = "layerscale_refit_fixed_weights"
 # How a record of table 3.12 says where the factors start.
 _DRAWN = "uniform_0_2eps"
 # Of a DeiT-S.

@@ -141,7 +141,8 @@ def is_recorded(one: Made, record: Published, paper: str) -> bool:
 
 def is_chained(record: Published) -> bool:
     """Whether a record's number is of runs that begin with another stage."""
-    return record.protocol in CHAINED and record.metric not in OF_TASKS
+    is_of_tasks = record.metric in OF_TASKS
+    return record.method == branches.FIXED or (record.protocol in CHAINED and not is_of_tasks)
 
 
 def _backbones(record: Published) -> tuple[str, ...]:
@@ -278,7 +279,9 @@ def _has_variant(one: Made, record: Published) -> bool:
         return False
     params = one.head.params
     if record.method in branches.METHODS:
-        return branches.is_of(one.stages[0].backbone.args, record)
+        is_fixed = bool(one.stages[0].recipe.frozen) and bool(one.stages[0].recipe.init_only)
+        args = one.stages[0].backbone.args
+        return is_fixed == (record.method == branches.FIXED) and branches.is_of(args, record)
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
         return False
     if record.method == BASELINE:

@@ -28,7 +28,7 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("thesis", "3.3"): _DEIT,
     ("thesis", "3.4.4-text"): ("thesis-cifar10",),
     ("thesis", "3.5"): _DEIT,
-    ("thesis", "3.5.3-text"): ("thesis-table3-11",),
+    ("thesis", "3.5.3-text"): ("thesis-table3-11", "thesis-fixed-factors"),
     ("thesis", "3.6.3-text"): ("thesis-cait",),
     ("thesis", "3.7.2.4-text"): ("thesis-cait",),
     ("thesis", "3.8"): ("thesis-table3-8", "thesis-table3-8-384"),

@@ -63,6 +63,8 @@ _OF_CLASSES: dict[str, tuple[object, ...]] = {
     "label_smoothing": (0.0,),
     "loss": ("cross_entropy",),
     "trainable": ("all",),
+    "frozen": ((),),
+    "init_only": ((),),
     "layer_decay": (None,),
     "repeats": (1,),
     "compile": (False,),

@@ -15,6 +15,7 @@ Contradiction = tuple[tuple[str, ...], bool, str]
 """Fields that may contradict each other, whether they do, and what to say then."""
 Epoch = Annotated[int, Field(ge=1, le=100_000)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
 
 
 def proportional(lr: float, lr_per: int, batch_size: int) -> float:
@@ -83,6 +84,20 @@ class Recipe(BaseModel):
         description=(
             "what is trained: all, attention and classifier, or the classifier alone on fixed "
             "features (a linear probe)"
+        ),
+    )
+    frozen: Names = Field(
+        (),
+        description=(
+            "patterns of the names of the backbone's parameters that are not trained, such as "
+            "`[patch_embed.*]`"
+        ),
+    )
+    init_only: Names = Field(
+        (),
+        description=(
+            "patterns of the names of the only parameters that are taken from the stage named by "
+            "`init_from`; the others are drawn. Default: all are taken"
         ),
     )
     schedule: Literal["cosine", "quarter_cosine", "linear", "constant", "step"] = Field(

@@ -203,13 +203,21 @@ class Resolver:
             self._cache[key] = not found
         return bool(self._cache[key])
 
-    def can_start(self, start: CellSpec | None, dataset: Entry) -> bool:
-        """Return whether a run on a dataset can start from the weights of another cell.
+    def can_start(self, cell: CellSpec, start: CellSpec | None, dataset: Entry) -> bool:
+        """Return whether a cell can start as it says: from the weights of another cell, or anew.
 
         Args:
-            start: that cell; None: it starts from no other.
+            cell: its parts.
+            start: the other cell; None: it starts from no other.
             dataset: as the grid has it.
         """
+        # Only a cell that takes a part says so in its text.
+        if '"init_only":' in cell.recipe and (
+            start is None or cell.settings.head.learns_from_a_stage
+        ):
+            message = "init_only is for a stage with init_from, whose weights it takes a part of"
+            self.problem(("train", "init_only"), message, "Set it in the train: of such a stage")
+            return False
         if start is None or start.settings.dataset.has_classes:
             return True
         what = "masks" if start.settings.dataset.has_masks else "objects"

@@ -21,6 +21,10 @@ class Question(Document, frozen=True, kw_only=True):
     """`stage`, or another model at this cell's classes and size."""
     trainable: Literal["all", "attention", "classifier"] = "all"
     """The part that is trained: the model must have it."""
+    frozen: tuple[str, ...] = ()
+    """Patterns of parameters that are not trained: each must name one."""
+    init_only: tuple[str, ...] = ()
+    """Patterns of parameters that are taken from the parent: each must name one."""
     by_layer: bool = False
     """Whether each layer has a learning rate of its own."""
 

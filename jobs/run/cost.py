@@ -1,5 +1,8 @@
 """What backbones and cells cost, as `vtjobs measure` and `vtjobs cost` print it."""
 
+from collections.abc import Sequence
+from statistics import linear_regression
+
 from ..documents import Document, field
 
 
@@ -20,6 +23,22 @@ class PrintedCost(Document, frozen=True, kw_only=True):
     """On that device."""
     speed_ratio: float | None
     """Ours over the printed images per second; null where ours is of training."""
+
+
+class MemoryLine(Document, frozen=True, kw_only=True):
+    """The straight line through a backbone's peak memory over the area of its images.
+
+    Least squares over the sizes that were asked for.
+    """
+
+    bytes_per_pixel: float
+    """Of the whole batch: what one more pixel of each image takes."""
+    fixed_bytes: float
+    """Where the line begins: what does not depend on the images, such as the weights."""
+    largest_deviation: float
+    """Of a peak from the line, as a fraction of the peak. Near 0: memory is linear in the area."""
+    sizes: int
+    """Number of image sizes."""
 
 
 class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -51,12 +70,44 @@ class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Over the passes; null with one."""
     peak_memory_bytes: int | None
     """Null without a GPU."""
+    tensor_memory_bytes: int | None = None
+    """Of all tensors that are alive at once, at most; what a kernel takes for itself is not counted.
+
+    Without a GPU alone.
+    """
+    memory_line: MemoryLine | None = None
+    """Of this backbone; null with fewer than three image sizes."""
     device: str
     """Name of the GPU, or the CPU with its threads."""
     software: dict[str, str]
     """Package -> version."""
     printed: PrintedCost | None = None
     """What a paper prints of it; null where it prints nothing."""
+
+
+def memory_line(costs: Sequence[Cost]) -> MemoryLine | None:
+    """Return the line through the peak memory of one backbone at several image sizes.
+
+    None with fewer than three sizes, or where memory was not measured. PatchConvNet's authors show
+    such a line (thesis, figure 5.3).
+    """
+    peaks = [one.peak_memory_bytes or one.tensor_memory_bytes for one in costs]
+    measured = {
+        one.image_size**2: float(peak)
+        for one, peak in zip(costs, peaks, strict=True)
+        if peak is not None
+    }
+    if len(measured) < 3:
+        return None
+    slope, start = linear_regression(list(measured), list(measured.values()))
+    return MemoryLine(
+        bytes_per_pixel=slope,
+        fixed_bytes=start,
+        largest_deviation=max(
+            abs(start + slope * area - peak) / peak for area, peak in measured.items()
+        ),
+        sizes=len(measured),
+    )
 
 
 class Counts(Document, frozen=True, kw_only=True):

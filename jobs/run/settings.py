@@ -241,6 +241,8 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     momentum: float
     layer_decay: float | None = None
     trainable: Literal["all", "attention", "classifier"] = "all"
+    frozen: tuple[str, ...] = ()
+    init_only: tuple[str, ...] = ()
     schedule: Literal["cosine", "quarter_cosine", "linear", "constant", "step"]
     schedule_epochs: int | None
     schedule_unit: Literal["step", "epoch"] = "step"

@@ -98,6 +98,8 @@ def ask(
         if isinstance(teacher, BackboneSettings)
         else teacher,
         trainable=settings.recipe.trainable,
+        frozen=settings.recipe.frozen,
+        init_only=settings.recipe.init_only,
         by_layer=settings.recipe.layer_decay is not None,
     )
 

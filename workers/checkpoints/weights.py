@@ -57,7 +57,7 @@ def start_from(model: nn.Module, weights: Weights, path: Path) -> LoadedWeights:
     return LoadedWeights(loaded=len(fitting), drawn=drawn, unused=unused)
 
 
-def load_weights(model: nn.Module, path: Path) -> list[str]:
+def load_weights(model: nn.Module, path: Path, *, only: Sequence[str] = ()) -> list[str]:
     """Load weights of a run, or a teacher's, from a safetensors file or a weights-only torch file.
 
     Return the names left as they were.
@@ -65,11 +65,18 @@ def load_weights(model: nn.Module, path: Path) -> list[str]:
     Positions of another image size are interpolated (bicubic); a classifier of other classes is
     left out.
 
+    Args:
+        model: whose weights they become.
+        path: of the file.
+        only: patterns of the names that are taken; without any, all are.
+
     Raises:
         BackboneError: the file cannot be read, nothing in it fits, or a trained tensor has another
             shape.
     """
     fitting = fit(model, read_weights(path), f"weights {path}")
+    if only:
+        fitting = {name: value for name, value in fitting.items() if _is_named(name, only)}
     model.load_state_dict(fitting, strict=False)
     return sorted(set(model.state_dict()) - set(fitting))
 

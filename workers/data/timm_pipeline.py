@@ -255,9 +255,10 @@ class PilSource:
         assert position == self._shares.position(self._item)
         self._item += 1
         share = next(self._loaded)
-        if self._item == len(self._shares):
-            # The loader's workers end as soon as nothing refers to it. In the garbage collector its
-            # queues would be closed first, and nothing could tell the workers to end.
+        if isinstance(share, FROM_WORKER) or self._item == len(self._shares):
+            # The loader's workers end as soon as nothing refers to it; an error's frames would. In
+            # the garbage collector its queues would be closed first, and nothing could tell the
+            # workers to end.
             self._loaded = iter(())
         if isinstance(share, FROM_WORKER):
             raise share

@@ -26,7 +26,7 @@ def describe(question: Question) -> Facts:
     from ..heads.base import build_on_features, is_on_features
     from ..models.backbones import batch_norms, build, cell_side, input_side
     from ..models.tokens import grid_shapes
-    from ..training.parts import parameters_of, require_layers
+    from ..training.parts import named_parameters, parameters_of, require_layers
     from ..training.trainee import tap_of
 
     name, head, shape = question.backbone.model, question.head, question.shape
@@ -43,6 +43,8 @@ def describe(question: Question) -> Facts:
                     build_on_features(head, model)
                 _check_weights(question, model)
                 parameters_of(model, question.trainable)
+                named_parameters(model, question.frozen, "frozen")
+                named_parameters(model, question.init_only, "init_only")
                 if question.by_layer:
                     require_layers(model)
         except BackboneError as error:

@@ -2,11 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ...jobs.errors import VtjobsError
 
+Asked = TypeVar("Asked")
 
-def each(names: Iterable[str], tell: Callable[[str], str]) -> int:
+
+def each(names: Iterable[Asked], tell: Callable[[Asked], str]) -> int:
     """Print what is to be told of each name, at once; return the worst exit code.
 
     One that fails is an error on stderr and does not keep the others from their turn.

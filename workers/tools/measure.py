@@ -2,7 +2,8 @@
 
 The conditions of the papers' complexity tables.
 
-`python -m vtjobs.workers.tools.measure NAME … --batch 32`. One line of JSON for each backbone.
+`python -m vtjobs.workers.tools.measure NAME … --batch 32`. One line of JSON for each backbone and
+image size.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from .. import models  # noqa: F401  registers ours with timm
 from ..environment import software
 from ..models.backbones import build
 from ..training.trainee import make_numerics
+from .alive import memory_of
 from .each import each
 
 WARM_UP = 3
@@ -90,6 +92,7 @@ def measure(
         peak_memory_bytes=(
             torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
         ),
+        tensor_memory_bytes=None if device.type == "cuda" else memory_of(model, step),
         device=(
             torch.cuda.get_device_name(device)
             if device.type == "cuda"
@@ -210,10 +213,13 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 
 def main() -> int:
-    """Measure each backbone; one that cannot be measured does not keep the others from it."""
+    """Measure each backbone at each size.
+
+    One that cannot be measured does not keep the others from it.
+    """
     parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.measure")
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--image-size", type=int, required=True)
+    parser.add_argument("--image-size", type=int, nargs="+", required=True)
     parser.add_argument("--classes", type=int, required=True)
     parser.add_argument("--precision", required=True)
     parser.add_argument("--repeats", type=int, required=True)
@@ -221,9 +227,12 @@ def main() -> int:
     parser.add_argument("names", nargs="+")
     options = vars(parser.parse_args())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    names, sizes = options.pop("names"), options.pop("image_size")
     return each(
-        options.pop("names"),
-        lambda name: json.dumps(to_plain(measure(name, **options, device=device))),
+        [(name, size) for name in names for size in sizes],
+        lambda asked: json.dumps(
+            to_plain(measure(asked[0], image_size=asked[1], **options, device=device))
+        ),
     )
 
 

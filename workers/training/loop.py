@@ -133,7 +133,7 @@ class Training:
             self.streams.seed_torch("init", "memory")
             trainee.head.begin(trainee.backbone, self.train_part.labels)
         # After loading, which takes what needs no gradient for a part of the architecture.
-        leave_trainable(trainee, recipe.trainable)
+        leave_trainable(trainee, recipe)
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.trainee = trainee.to(device=self.group.device, memory_format=memory_format)
 

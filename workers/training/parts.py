@@ -1,6 +1,7 @@
 """Which parts of a backbone are trained, and how fast each: for transfer and fine-tuning."""
 
-from collections.abc import Collection, Iterator
+import fnmatch
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
@@ -16,15 +17,22 @@ if TYPE_CHECKING:
 Part = Literal["all", "attention", "classifier"]
 
 
-def leave_trainable(trainee: "Trainee", part: Part) -> None:
-    """Freeze all of the backbone but one part and the classifier.
+def leave_trainable(trainee: "Trainee", recipe: RecipeSettings) -> None:
+    """Freeze what a recipe does not train of the backbone.
 
     Where the classifier alone is trained, the features are fixed: no dropout, and the running
     statistics of normalisation.
 
+    Args:
+        trainee: the backbone with its head.
+        recipe: `trainable` and `frozen`.
+
     Raises:
-        BackboneError: the backbone has no such part.
+        BackboneError: the backbone has no such part or parameter.
     """
+    part = recipe.trainable
+    for value in named_parameters(trainee.backbone, recipe.frozen, "frozen").values():
+        value.requires_grad_(False)
     if part == "all":
         return
     kept = {id(value) for value in parameters_of(trainee.backbone, part)}
@@ -32,6 +40,27 @@ def leave_trainable(trainee: "Trainee", part: Part) -> None:
         value.requires_grad_(value.requires_grad and id(value) in kept)
     trainee.fixed = part == "classifier"
     trainee.train()
+
+
+def named_parameters(
+    backbone: nn.Module, patterns: Sequence[str], key: str
+) -> dict[str, nn.Parameter]:
+    """Return the parameters of a backbone that patterns of shell style name.
+
+    Raises:
+        BackboneError: a pattern names none; the error names the recipe's key.
+    """
+    known = dict(backbone.named_parameters())
+    found = {}
+    for pattern in patterns:
+        names = fnmatch.filter(known, pattern)
+        if not names:
+            raise BackboneError(
+                f"{key}: {type(backbone).__name__} has no parameter {pattern!r}; it has"
+                f" {', '.join(list(known)[:4])} …"
+            )
+        found |= {name: known[name] for name in names}
+    return found
 
 
 def parameters_of(backbone: Any, part: Part) -> list[nn.Parameter]:

@@ -199,7 +199,7 @@ def load_start(spec: RunSpec, plan: TrainingPlan, backbone: nn.Module) -> Loaded
         return None
     part = backbone.encoder if isinstance(backbone, OnMaps) else backbone
     if plan.init is not None and not spec.learns_from_parent:
-        left = load_weights(part, plan.init)
+        left = load_weights(part, plan.init, only=spec.recipe.init_only)
         taken = len(part.state_dict()) - len(left)
         return LoadedWeights(loaded=taken, drawn=left, unused=[])
     if weights is None:

@@ -209,7 +209,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 OTHER: dict[str, Any] = {
-    "fidelity": "code", "lr_per": 48, "schedule_epochs": 60, "schedule_unit": "epoch", "schedule_lag": 1, "decay_epochs": 20, "decay_rate": 0.2, "layer_decay": 0.75, "trainable": "attention", "decay_all": True, "repeats": 3, "loss": "bce", "bce_threshold": 0.2,
+    "fidelity": "code", "lr_per": 48, "schedule_epochs": 60, "schedule_unit": "epoch", "schedule_lag": 1, "decay_epochs": 20, "decay_rate": 0.2, "layer_decay": 0.75, "trainable": "attention", "frozen": ["head.*"], "decay_all": True, "repeats": 3, "loss": "bce", "bce_threshold": 0.2,
     "drop_path_rule": "uniform",
     "epochs": 51, "batch_size": 64, "virtual_ranks": 2, "drop_last": True, "optimizer": "sgd", "lr": 1e-4,
     "weight_decay": 0.1, "momentum": 0.8, "schedule": "constant", "warmup_epochs": 1.5, "warmup_lr": 1e-6,
@@ -238,7 +238,18 @@ def test_a_rate_per_batch_size_follows_the_batch_size() -> None:
     )
 
 
-@pytest.mark.parametrize("field", Recipe.model_fields)
+def test_what_a_stage_takes_of_the_one_before_it_decides_the_weights() -> None:
+    def ids(**train: list[str]) -> set[str]:
+        second = {"name": "second", "init_from": "first", "train": train}
+        return run_ids(grid(**{**ONE, "heads": ["supervised"]}, stages=[{"name": "first"}, second]))
+
+    all_taken, norms, head = ids(), ids(init_only=["norm.*"]), ids(init_only=["head.*"])
+    assert [len(one) for one in (all_taken, norms, head)] == [2, 2, 2]
+    assert len(all_taken & norms & head) == 1, "the first stage is the same"
+    assert len(all_taken | norms | head) == 4
+
+
+@pytest.mark.parametrize("field", [name for name in Recipe.model_fields if name != "init_only"])
 def test_every_field_of_the_recipe_decides_the_weights(field: str) -> None:
     train = {field: OTHER[field]}
     needs = {

@@ -84,6 +84,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("heads", "[{relvit: {pooling: overlapping, shuffle: true}}]", "cannot be combined with mega"),
         ("heads", "[{relvit: {labels: false, weight: 0.0}}]", "relvit without labels and with weight 0 trains nothing"),
         ("heads", "[supervised, relvit]\noverrides: [{when: {}, set: {train.trainable: classifier}}]", "trainable: classifier leaves the features as they are: relvit has no effect. Use heads: [supervised]"),
+        ("heads", "[supervised]\noverrides: [{when: {}, set: {train.init_only: [head.*]}}]", "init_only is for a stage with init_from"),
         ("heads", "[{grafit: {labels: true}}]", "labels: true needs projector: none, which leaves the classifier"),
         ("heads", "[{grafit: {views: 1}}]", "the instance loss needs at least two views"),
         ("heads", "[{grafit: {losses: [knn], views: 2}}]", "only the instance loss uses more than one view"),

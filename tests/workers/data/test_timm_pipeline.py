@@ -331,3 +331,5 @@ def test_a_fault_of_the_file_system_keeps_its_number(folder: Any, workers: int) 
     with pytest.raises(OSError, match="Input/output") as caught:
         source.batch(order.step(0, 0)[0], Position(epoch=0, step=0, virtual_rank=0))
     assert classify(caught.value) is FailureClass.STORAGE
+    # The error has frames that refer to the loader: it would keep its workers.
+    assert not multiprocessing.active_children()

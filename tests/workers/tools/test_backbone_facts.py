@@ -62,6 +62,12 @@ def test_what_cannot_be_made_is_told_in_timms_words(
         ({"trainable": "attention"}, "trainable: attention needs attention; ResNet has none"),
         ({"trainable": "classifier"}, None),
         ({"by_layer": True}, None),
+        ({"frozen": ("layer1.*", "*.bn1.*"), "init_only": ("fc.*",)}, None),
+        (
+            {"init_only": ("stem.*",)},
+            "init_only: ResNet has no parameter 'stem.*'; it has conv1.weight, bn1.weight, bn1.bias,"
+            " layer1.0.conv1.weight …",
+        ),
     ],
 )
 def test_a_backbone_without_the_part_that_is_to_be_trained_is_told_before_anything_is_submitted(

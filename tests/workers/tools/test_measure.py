@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.run.cost import memory_line
 from vtjobs.workers.tools.measure import largest, measure
 
 from ...support.training import CPU
@@ -84,6 +85,53 @@ def test_speed_is_images_over_the_mean_of_the_timed_passes(training: bool) -> No
     assert found.seconds_std >= 0
     assert found.peak_memory_bytes is None
     assert found.pass_ == ("training" if training else "inference")
+
+
+def test_the_tensors_that_are_alive_at_once_are_counted_without_a_gpu() -> None:
+    def counted(batch: int = 2, training: bool = False) -> tuple[int, int]:
+        """Return the bytes of the weights, and of all tensors."""
+        found = measure(
+            "resmlp_s12",
+            batch=batch,
+            image_size=32,
+            classes=10,
+            precision="fp32",
+            repeats=1,
+            training=training,
+            device=CPU,
+        )
+        assert found.tensor_memory_bytes is not None
+        return 4 * found.parameters, found.tensor_memory_bytes
+
+    weights, small = counted()
+    assert small > weights
+    # Twice the images take twice the activations.
+    assert counted(batch=4)[1] - weights == pytest.approx(2 * (small - weights), rel=0.01)
+    # A backward pass has gradients as well.
+    assert counted(training=True)[1] > small + weights / 2
+
+
+def test_memory_is_linear_in_the_area_of_the_image_where_no_layer_mixes_all_pairs() -> None:
+    # Thesis, figure 5.3: of a network of convolutions such as PatchConvNet.
+    costs = [
+        measure(
+            "resnet18",
+            batch=2,
+            image_size=size,
+            classes=10,
+            precision="fp32",
+            repeats=1,
+            training=False,
+            device=CPU,
+        )
+        for size in (64, 96, 128, 192)
+    ]
+    line = memory_line(costs)
+    assert line is not None and line.sizes == 4
+    assert line.largest_deviation < 0.01
+    # Weights and running statistics.
+    assert line.fixed_bytes == pytest.approx(4 * 11_181_642, rel=0.02)
+    assert memory_line(costs[:2]) is None
 
 
 @given(limit=st.integers(1, 1 << 17))

@@ -13,7 +13,13 @@ from vtjobs.workers.checkpoints.manifest import MODEL
 from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.randomness import Streams
-from vtjobs.workers.training.parts import Part, layer_groups, leave_trainable, parameters_of
+from vtjobs.workers.training.parts import (
+    Part,
+    layer_groups,
+    leave_trainable,
+    named_parameters,
+    parameters_of,
+)
 from vtjobs.workers.training.schedule import make_schedule
 from vtjobs.workers.training.trainee import Trainee, make_optimizer, make_trainee
 
@@ -53,7 +59,7 @@ def test_of_a_transformer_attention_and_classifier_can_be_trained_alone(tmp_path
 def made(backbone: BackboneSettings, part: Part, **recipe: Any) -> Trainee:
     spec = run_spec(backbone, trainable=part, **recipe)
     trainee = make_trainee(spec, Streams(spec.seeds))
-    leave_trainable(trainee, part)
+    leave_trainable(trainee, spec.recipe)
     return trainee
 
 
@@ -104,6 +110,41 @@ def test_what_is_frozen_is_loaded_at_another_image_size_as_what_is_trained(
     free = make_trainee(spec, Streams(spec.seeds))
     load_weights(free.backbone, file / MODEL)
     assert torch.equal(large.trainee.backbone.pos_embed, free.backbone.pos_embed)
+
+
+SCALED = make_backbone("deit_small_scaled", patch_size=4, embed_dim=16, depth=2, num_heads=2)
+FACTORS = ("blocks.*.ls?.gamma",)
+
+
+def test_learned_factors_can_be_taken_alone_and_frozen(tmp_path: Path) -> None:
+    # The control experiment of the thesis' section 3.5.3.
+    learned = training(run_spec(SCALED, epochs=1, warmup_epochs=0), tmp_path / "learned")
+    learned.run()
+    file = newest(tmp_path / "learned", learned.spec.run_id)
+    assert file is not None
+    given = weights_of(learned.trainee.backbone)
+    recipe = {"frozen": FACTORS, "init_only": FACTORS}
+    spec = run_spec(SCALED, epochs=1, warmup_epochs=0, **recipe)
+    again = training(spec, tmp_path / "again", init=file / MODEL)
+    before = weights_of(again.trainee.backbone)
+    same = {name for name, value in before.items() if torch.equal(value, given[name])}
+    # Biases and norms begin alike in any model, and have been trained since.
+    assert same == {f"blocks.{block}.ls{branch}.gamma" for block in (0, 1) for branch in (1, 2)}
+    again.run()
+    after = weights_of(again.trainee.backbone)
+    assert {name for name, value in after.items() if torch.equal(value, before[name])} == same
+
+
+def test_a_frozen_parameter_stays_frozen_beside_a_part_that_is_trained() -> None:
+    backbone = made(VIT, "attention", frozen=("blocks.0.*",)).backbone
+    names = {name for name, value in backbone.named_parameters() if value.requires_grad}
+    assert names and not any(name.startswith("blocks.0.") for name in names)
+
+
+def test_a_pattern_that_names_no_parameter_is_told_with_names_that_there_are() -> None:
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=2)
+    with pytest.raises(BackboneError, match=r"frozen: .* no parameter 'block\.\*'; it has cls_token"):
+        named_parameters(model, ["head.*", "block.*"], "frozen")
 
 
 # The rate of each layer ---------------------------------------------------------------------------
