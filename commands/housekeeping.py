@@ -169,7 +169,11 @@ def init(
         ),
     ] = "quickstart",
 ) -> None:
-    """Write a grid file to start from."""
+    """Write a grid file to start from.
+
+    A grid that trains on this machine is written for the cluster that your settings name, if they
+    name one.
+    """
     import shlex
 
     from ..jobs.atomic_files import write_new
@@ -177,7 +181,8 @@ def init(
     from ..jobs.grid.catalogue import grid_source
     from .printing.terminal import say
 
-    text = grid_source(source)
+    backend = str(config(None).get("backend"))
+    text = _for_backend(grid_source(source), backend)
     name = "my-grid" if source == "quickstart" else f"my-{source}"
     if not path.parent.is_dir():
         raise BadInput(f"{path.parent}: no such folder")
@@ -186,11 +191,21 @@ def init(
     if not write_new(path, text.replace(f"name: {source}".encode(), f"name: {name}".encode(), 1)):
         raise BadInput(f"{path} exists already")
     say(f"{path} written. Edit it, then check it with: vtjobs plan {shlex.quote(str(path))}")
-    if asked := _gpus_missing(text):
+    if backend != "local":
+        say(f"Its runs go to {backend}, as your settings say; each asks for what `resources` has.")
+    elif asked := _gpus_missing(text):
         say(
             f"It asks for {plural(asked, 'GPU')} a node, and this machine has none. Set backend: "
             f"{elsewhere()} in it for a cluster, or resources: {{gpus_per_node: 0}} to train here."
         )
+
+
+def _for_backend(text: bytes, backend: str) -> bytes:
+    """Return a ready grid with nothing in it that keeps it from a cluster."""
+    if backend == "local":
+        return text
+    # What a grid says comes before the settings: these lines are for a machine without a cluster.
+    return text.replace(b"backend: local\n", b"").replace(b"gpus_per_node: 0", b"gpus_per_node: 1")
 
 
 def _gpus_missing(text: bytes) -> int:

@@ -374,6 +374,13 @@ def test_init_gives_a_grid_that_can_be_planned(cli: Cli) -> None:
     assert cli("init", "mine.yaml").returncode == 2
 
 
+def test_init_writes_for_the_cluster_that_the_settings_name(cli: Cli) -> None:
+    cli.write("vtjobs.yaml", "backend: slurm\nslurm: {partition: gpu}\n")
+    assert "Its runs go to slurm, as your settings say" in cli("init", "mine.yaml").stderr
+    written = (cli.folder / "mine.yaml").read_text()
+    assert "backend" not in written and "resources: {gpus_per_node: 1}" in written
+
+
 def test_init_copies_a_ready_grid_and_says_what_this_machine_lacks(cli: Cli) -> None:
     said = cli("init", "mine.yaml", "--from", "relvit-table4").stderr
     assert "It asks for 1 GPU a node, and this machine has none" in said

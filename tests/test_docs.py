@@ -12,13 +12,17 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
 
 from vtjobs.commands.json_documents import DOCUMENTS, type_of
 from vtjobs.jobs.document_schema import schema_of
 from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.heads import HEADS
 from vtjobs.jobs.grid.load import take_in
+from vtjobs.jobs.run.spec import BASELINE
 
 from .support import golden, json_reference
+from .support.house import ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CHANGELOG.md"]
@@ -47,6 +51,45 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+@cache
+def words_of_the_sources() -> frozenset[str]:
+    """Return every name in the code and in the catalogue."""
+    rooms = [ROOT / name for name in (*ROOMS, "tests")]
+    files = [ROOT / "pyproject.toml", ROOT / "Makefile", ROOT / "deploy" / "constraints"]
+    files += [file for room in rooms for kind in ("py", "yaml") for file in room.rglob(f"*.{kind}")]
+    return frozenset(word for file in files for word in re.findall(r"\w+", file.read_text()))
+
+
+def test_what_the_guide_for_developers_names_is_there() -> None:
+    # A recipe that names what has since moved sends whoever follows it into the wrong file.
+    text = BLOCK.sub("", (ROOT / "docs" / "developing.md").read_text())
+    named = set(re.findall(r"`([^`\n]+)`", text))
+    paths = {one.rstrip("/") for one in named if re.fullmatch(r"[\w-]+(/[\w.-]+)+/?", one)}
+    missing = {one for one in paths if "NAME" not in one and not (ROOT / one).exists()}
+    names = {
+        one.partition("(")[0]
+        for one in named
+        if re.fullmatch(r"_?[A-Za-z]\w*(\(.*\))?", one) and "NAME" not in one
+    }
+    assert (missing, names - words_of_the_sources()) == (set(), set())
+
+
+def test_every_head_and_every_dataset_has_its_place_in_the_documents() -> None:
+    heads, grid = ((ROOT / "docs" / page).read_text() for page in ("heads.md", "grid.md"))
+    shown = set(re.findall(r"^## (\w+)$", heads, re.M))
+    assert set(HEADS) - {BASELINE} <= shown
+    (listed,) = re.findall(r"^- \*\*Known datasets\.\*\*.*?(?=^- |^$)", grid, re.M | re.S)
+    named = yaml.safe_load((ROOT / "jobs" / "catalogue" / "datasets.yaml").read_text())
+    assert [name for name in named if f"`{name}`" not in listed] == []
+
+
+def test_every_key_of_a_dataset_is_explained_at_the_head_of_their_file() -> None:
+    source = (ROOT / "jobs" / "catalogue" / "datasets.yaml").read_text()
+    explained = set(re.findall(r"\w+", " ".join(re.findall(r"^#(.*)", source, re.M))))
+    keys = {key for facts in yaml.safe_load(source).values() for key in facts}
+    assert keys <= explained
 
 
 def rows_of_faults() -> list[tuple[str, str]]:

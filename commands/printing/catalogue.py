@@ -9,6 +9,8 @@ from ...jobs.grid import catalogue, fidelity
 from ...jobs.grid.load import take_in
 
 SCHEMA_VERSION = 1
+# What a recipe of our own names as its source.
+OURS = "vtjobs"
 
 
 class GridEntry(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -125,4 +127,6 @@ def _who(field: str, file: catalogue.RecipeFile, *, is_fast: bool) -> str:
         return fidelity.SILENT_CODE
     if field in file.chosen:
         return fidelity.CHOSEN
-    return fidelity.PAPER if field in file.fields else "default"
+    if field not in file.fields:
+        return "default"
+    return file.source if file.source == OURS else fidelity.PAPER

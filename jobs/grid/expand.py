@@ -300,7 +300,8 @@ class _Expander:
         parent = self.cells[point.parent] if point.parent is not None else None
         start = None if parent is None else parent.spec
         if spec is None or not (
-            self.resolver.fit(spec, point.head) and self.resolver.can_start(spec, start, point.dataset)
+            self.resolver.fit(spec, point.head)
+            and self.resolver.can_start(spec, start, point.dataset)
         ):
             return None
         # A teacher is what the head adds: what is compared with is trained without.

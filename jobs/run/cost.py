@@ -71,9 +71,8 @@ class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
     peak_memory_bytes: int | None
     """Null without a GPU."""
     tensor_memory_bytes: int | None = None
-    """Of all tensors that are alive at once, at most; what a kernel takes for itself is not counted.
-
-    Without a GPU alone.
+    """Of all tensors that are alive at once, at most, without what a kernel takes for itself. Null
+    with a GPU.
     """
     memory_line: MemoryLine | None = None
     """Of this backbone; null with fewer than three image sizes."""

@@ -21,7 +21,8 @@ HEAD = """\
 
 All printed numbers of three works ship with vtjobs (`vtjobs papers show drloc:4`). A **ready grid** runs what is behind a table:
 `vtjobs init --from drloc-table4` copies one, and `vtjobs against drloc:4` compares your runs with the printed numbers. The tables
-below are made from the records and the grids.
+below are made from the records and the grids. A table's grids run fewer scores than are printed where vtjobs lacks a method, such as
+Cascade Mask R-CNN; where several are named, each runs a part.
 
 No published result has been reproduced with vtjobs yet: that takes GPUs and the datasets. The last section says what was checked
 instead.

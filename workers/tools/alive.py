@@ -40,7 +40,9 @@ class _Alive(TorchDispatchMode):
     ) -> Any:
         """Run an operation, and count what it leaves."""
         found = func(*args, **(kwargs or {}))
-        self._add(one for one in tree_leaves((args, kwargs, found)) if isinstance(one, torch.Tensor))
+        self._add(
+            one for one in tree_leaves((args, kwargs, found)) if isinstance(one, torch.Tensor)
+        )
         return found
 
     def _add(self, tensors: Iterable[Tensor]) -> None:

@@ -51,7 +51,7 @@ def named_parameters(
         BackboneError: a pattern names none; the error names the recipe's key.
     """
     known = dict(backbone.named_parameters())
-    found = {}
+    found: dict[str, nn.Parameter] = {}
     for pattern in patterns:
         names = fnmatch.filter(known, pattern)
         if not names:

@@ -382,7 +382,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("3.5", DEIT, 36),
         # At 224 pixels, but for ImageNet itself.
         ("3.4.4-text", "thesis-cifar10", 3),
-        ("3.5.3-text", "thesis-table3-11", 4),
+        ("3.5.3-text", "thesis-table3-11 thesis-fixed-factors", 8),
         ("3.6.3-text", "thesis-cait", 1),
         ("3.7.2.4-text", "thesis-cait", 1),
         ("3.7", "thesis-table3-7", 12),

@@ -143,7 +143,9 @@ def test_a_frozen_parameter_stays_frozen_beside_a_part_that_is_trained() -> None
 
 def test_a_pattern_that_names_no_parameter_is_told_with_names_that_there_are() -> None:
     model = timm.create_model("vit_tiny_patch16_224", num_classes=2)
-    with pytest.raises(BackboneError, match=r"frozen: .* no parameter 'block\.\*'; it has cls_token"):
+    with pytest.raises(
+        BackboneError, match=r"frozen: .* no parameter 'block\.\*'; it has cls_token"
+    ):
         named_parameters(model, ["head.*", "block.*"], "frozen")
 
 
