@@ -18,6 +18,14 @@ def scatter(
     selector: Selector = None,
     x: Annotated[str, typer.Option("--x", help="Evaluation set that predicts.")] = "test",
     y: Annotated[str, typer.Option("--y", help="Evaluation set that is predicted.")] = "v2",
+    published: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PAPER[:TABLE]",
+            help="Put the models that a paper prints on both sets beside the cells.",
+            show_default=False,
+        ),
+    ] = None,
     metric: CurveMetric = None,
     figure: FigureFolder = None,
     style: DataFormat = "table",
@@ -28,7 +36,8 @@ def scatter(
     """Compare two evaluation sets over cells, with a line through them.
 
     A cell below the line scores less on the second set than its score on the first lets expect: it
-    fits the first one more than the other cells do.
+    fits the first one more than the other cells do. With --published, the line goes through the
+    models of a paper as well: `scatter --published thesis` on ImageNet.
     """
     from ..analysis.findings.two_sets import two_sets
     from ..analysis.findings.usual_metric import usual_metric
@@ -40,7 +49,7 @@ def scatter(
     context = look_into(workspace)
     chosen = selection(selector, default_all=True)
     metric = metric or usual_metric(context.ledger, chosen)
-    found = two_sets(context.ledger, chosen, metric=metric, x_set=x, y_set=y)
+    found = two_sets(context.ledger, chosen, metric=metric, x_set=x, y_set=y, published=published)
     if not found:
         raise NothingMatched(
             f"no selected cell has a seed with {metric} on both {x} and {y}. `vtjobs evaluate`"
@@ -96,6 +105,9 @@ def _line(one: "TwoSets", decimals: int) -> str:
     from ..jobs.units import plural
 
     left = f" {plural(one.without, 'cell')} without a seed on both sets." if one.without else ""
+    points = plural(len(one.cells), "cell")
+    if one.published:
+        points += f" and {len(one.published)} published models"
     if one.line is None:
         return f"{one.dataset}: no line: that takes three cells that differ on {one.x_set}.{left}"
     line = one.line
@@ -103,8 +115,7 @@ def _line(one: "TwoSets", decimals: int) -> str:
     r2 = "" if line.r2 is None else f", R² {line.r2:.2f}"
     return (
         f"{one.dataset}: {one.y_set} = {line.slope:.{decimals}f} · {one.x_set}"
-        f" {line.intercept:+.{decimals}f} ({slope}{r2}; least squares over"
-        f" {plural(len(one.cells), 'cell')}).{left}"
+        f" {line.intercept:+.{decimals}f} ({slope}{r2}; least squares over {points}).{left}"
     )
 
 
@@ -115,15 +126,29 @@ def _csv(found: Sequence["TwoSets"]) -> str:
     cells = [(one, cell) for one in found for cell in one.cells]
     names = wording.columns([cell for _, cell in cells])
     values = ("n", "x", "y", "x_std", "y_std", "residual", "residual_std")
-    heading = [*names, "x_set", "y_set", "metric", *values]
+    heading = [*names, "x_set", "y_set", "metric", *values, "table"]
     rows = [
         [
             *wording.labels(cell, names),
             *(one.x_set, one.y_set, one.metric),
             *("" if (value := getattr(cell, name)) is None else value for name in values),
+            "",
         ]
         for one, cell in cells
     ]
+    # Of a published model the columns of a cell that it has.
+    for one in found:
+        for model in one.published:
+            known = {
+                "backbone": model.backbone,
+                "dataset": one.dataset,
+                "head": model.method,
+                "x_set": one.x_set,
+                "y_set": one.y_set,
+                "metric": one.metric,
+                **{name: getattr(model, name) for name in ("x", "y", "residual", "table")},
+            }
+            rows.append(["" if (value := known.get(key)) is None else value for key in heading])
     return csv_text(heading, rows)
 
 

@@ -75,6 +75,8 @@ class RankOrder(Document, frozen=True, kw_only=True):
     """Among those of this node, from 0."""
     gpus: tuple[str, ...]
     """The GPUs of this node that are this run's, as CUDA_VISIBLE_DEVICES names them."""
+    cores: tuple[int, ...] = ()
+    """Of this node, on which the rank and its loader's workers run; empty: any."""
     workers: int
     """Loader workers of this rank."""
     decoders: int = 0

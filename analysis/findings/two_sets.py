@@ -4,15 +4,17 @@ The thesis (Touvron 2022) plots ImageNet's val part against ImageNetV2 over mode
 below the line fits the first set more than others do (section 4.3, figure 6.7).
 """
 
+from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from ...db.ledger import Ledger
-from ...jobs.documents import Document
+from ...jobs.documents import Document, changed
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
 from ..stats.line import Line, line_through
 from .cell import Cell
 from .cells import report
+from .published_pairs import PublishedPair, published_pairs
 
 SCHEMA_VERSION = 1
 
@@ -56,13 +58,23 @@ class TwoSets(Document, frozen=True, kw_only=True):
     cells: list[CellOnTwoSets]
     """Those with a seed that has both."""
     line: Line | None
-    """Through the cells' means; None of fewer than three, and where all are alike on the first."""
+    """Through the cells' means and the published models; None of fewer than three points, and where
+    all are alike on the first set.
+    """
     without: int
     """Selected cells of the dataset without a seed that has both."""
+    published: tuple[PublishedPair, ...] = ()
+    """Models that a paper prints on both sets, where it was asked for."""
 
 
 def two_sets(
-    ledger: Ledger, selection: Selection, *, metric: str, x_set: str, y_set: str
+    ledger: Ledger,
+    selection: Selection,
+    *,
+    metric: str,
+    x_set: str,
+    y_set: str,
+    published: str | None = None,
 ) -> list[TwoSets]:
     """Return what the selected cells score on two sets, for each dataset that has both.
 
@@ -72,27 +84,49 @@ def two_sets(
         metric: of both scores, at the last epoch.
         x_set: the set that predicts.
         y_set: the set that is predicted.
+        published: a paper, or one of its tables, whose models are put beside the cells.
 
     Raises:
-        NothingMatched: no run is selected.
+        BadInput: there is no such paper.
+        NothingMatched: no run is selected, or the paper prints no model on both sets.
     """
     first, second = (
         report(ledger, selection, metric=metric, set_name=name) for name in (x_set, y_set)
     )
+    return of_cells(first, second, x_set=x_set, y_set=y_set, published=published)
+
+
+def of_cells(
+    first: Sequence[Cell],
+    second: Sequence[Cell],
+    *,
+    x_set: str,
+    y_set: str,
+    published: str | None = None,
+) -> list[TwoSets]:
+    """Return the same of cells that were read on both sets; see `two_sets`."""
     others = {cell.cell_id: cell for cell in second}
     by_dataset: dict[str, list[Cell]] = {}
     for cell in first:
         by_dataset.setdefault(cell.dataset, []).append(cell)
-    found = (_of_dataset(cells, others, x_set, y_set) for cells in by_dataset.values())
+    found = [_of_dataset(cells, others, x_set, y_set, published) for cells in by_dataset.values()]
     return [one for one in found if one.cells]
 
 
-def _of_dataset(cells: list[Cell], others: dict[str, Cell], x_set: str, y_set: str) -> TwoSets:
+def _of_dataset(
+    cells: list[Cell], others: dict[str, Cell], x_set: str, y_set: str, published: str | None
+) -> TwoSets:
     pairs = [(cell, _both(cell, others[cell.cell_id])) for cell in cells]
     kept = [(cell, both) for cell, both in pairs if both]
+    theirs: Sequence[PublishedPair] = ()
+    if published is not None and kept:
+        first = cells[0]
+        theirs = published_pairs(
+            published, dataset=first.dataset, metric=first.metric, x_set=x_set, y_set=y_set
+        )
     line = line_through(
-        [fmean(x for x, _ in both) for _, both in kept],
-        [fmean(y for _, y in both) for _, both in kept],
+        [*(fmean(x for x, _ in both) for _, both in kept), *(one.x for one in theirs)],
+        [*(fmean(y for _, y in both) for _, both in kept), *(one.y for one in theirs)],
     )
     return TwoSets(
         schema_version=SCHEMA_VERSION,
@@ -103,6 +137,10 @@ def _of_dataset(cells: list[Cell], others: dict[str, Cell], x_set: str, y_set: s
         cells=[_on_two_sets(cell, both, line) for cell, both in kept],
         line=line,
         without=len(cells) - len(kept),
+        published=tuple(
+            changed(one, residual=None if line is None else one.y - line.at(one.x))
+            for one in theirs
+        ),
     )
 
 

@@ -28,3 +28,15 @@ def nvmlInit():
     print("asked", flush=True)
     time.sleep(1e6)
 """
+# A node with two sockets of 40 cores each and two cards a socket, the first two on the first one.
+SOCKETS = """
+def nvmlInit(): pass
+def nvmlDeviceGetCount(): return 4
+def nvmlDeviceGetName(card): return "A100"
+def nvmlDeviceGetHandleByIndex(index): return index
+class NVMLError(Exception): pass
+def nvmlDeviceGetMigMode(card): return [0, 0]
+def nvmlDeviceGetCpuAffinity(card, words):
+    mask = ((1 << 40) - 1) << (0 if card < 2 else 40)
+    return [(mask >> 64 * word) & ((1 << 64) - 1) for word in range(words)]
+"""

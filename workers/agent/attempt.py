@@ -199,9 +199,8 @@ class HostedRun:
             order,
             first=self.node * count,
             count=count,
-            gpus=tuple(self.lane.gpus),
+            lane=self.lane,
             processes=processes_of_rank(self.allocation, order),
-            lane=self.lane.index,
             listener=listener,
             now=time.monotonic(),
         )

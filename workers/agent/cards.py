@@ -81,7 +81,7 @@ def look_at(nvml: Any, gpus: Iterable[str], number: int) -> dict[str, CardUse]:
     """Return GPU -> what NVML says of its card, for those that it knows."""
     found: dict[str, CardUse] = {}
     for gpu in gpus:
-        card = _or_none(_card, nvml, gpu)
+        card = _or_none(card_of, nvml, gpu)
         if card is not None:
             share = _or_none(_utilisation, nvml, card)
             found[gpu] = CardUse(number, share, _or_none(_used_bytes, nvml, card))
@@ -103,7 +103,7 @@ def _used_bytes(nvml: Any, card: Any) -> int:
     return int(nvml.nvmlDeviceGetMemoryInfo(card).used)
 
 
-def _card(nvml: Any, gpu: str) -> Any:
+def card_of(nvml: Any, gpu: str) -> Any:
     """Return NVML's handle of a GPU; None where it is a part of a card or may be another one."""
     if gpu.startswith("MIG-"):
         return None

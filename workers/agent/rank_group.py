@@ -12,6 +12,7 @@ from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
 from .hang_watch import COMPILE_FACTOR, Pulse
+from .lanes import Lane
 from .rank_process import RankProcess
 from .template_client import Forge
 
@@ -44,9 +45,8 @@ class RankGroup:
         *,
         first: int,
         count: int,
-        gpus: tuple[str, ...],
+        lane: Lane,
         processes: Fitted,
-        lane: int,
         listener: socket.socket | None,
         now: float,
     ) -> None:
@@ -57,9 +57,8 @@ class RankGroup:
             order: what all of them are to do.
             first: the lowest rank on this node.
             count: how many run here.
-            gpus: that they share.
+            lane: where they run, with the GPUs that they share.
             processes: of each one, that make its images.
-            lane: where they run.
             listener: where rank 0 is met; for it alone.
             now: monotonic seconds.
         """
@@ -69,13 +68,14 @@ class RankGroup:
                 order=order,
                 rank=rank,
                 local_rank=local,
-                gpus=gpus,
+                gpus=tuple(lane.gpus),
+                cores=lane.cores_of(local),
                 workers=processes.workers,
                 decoders=processes.decoders,
                 note=processes.note,
             )
             met_at = listener if rank == 0 else None
-            process = forge.start(own, lane=lane, listener=met_at)
+            process = forge.start(own, lane=lane.index, listener=met_at)
             self.processes.append(process)
             self._events[rank] = LineReader(process.events)
             path = self._logs_folder / f"rank-{rank}.log"

@@ -11,6 +11,7 @@ from ...jobs.run.loaders import PREFETCH
 from ...jobs.run.settings import DatasetSettings, RecipeSettings, Task
 from ..own_functions import own_transform
 from ..randomness import Streams
+from ..transfer import bring
 from .batches import Finish, Labels, Order, Position, in_views, side_by_side, stacked
 from .image_set import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
@@ -262,7 +263,7 @@ class PilSource:
             self._loaded = iter(())
         if isinstance(share, FROM_WORKER):
             raise share
-        images = share[0].to(self.finish.device, non_blocking=True)
+        images = bring(share[0], self.finish.device)
         labels = share[1].to(self.finish.device, non_blocking=True)
         places = in_views(position, self.views)
         shown = [self.finish(images[:, place.view], place) for place in places]

@@ -77,6 +77,9 @@ def _train(
     order = mine.order
     if mine.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine.gpus)
+    if mine.cores:
+        # Before anything starts threads or processes: these inherit it.
+        os.sched_setaffinity(0, mine.cores)
     import torch
 
     from ..training.group import join

@@ -25,6 +25,12 @@ def scatter(found: Sequence[TwoSets]) -> Drawn:
         for one in found
         for cell in one.cells
     ]
+    rows += [
+        [one.dataset, f"{model.backbone} {model.method} (table {model.table})"]
+        + [getattr(model, name, None) for name in VALUES]
+        for one in found
+        for model in one.published
+    ]
     with styled():
         figure = new_figure(4.6 * len(found))
         panels = figure.subplots(len(found), 1, squeeze=False)[:, 0]
@@ -33,11 +39,12 @@ def scatter(found: Sequence[TwoSets]) -> Drawn:
     first = found[0]
     rest = f" The first {MOST_LABELS} cells of a dataset are numbered; the CSV file names all."
     more = rest if max(len(one.cells) for one in found) > MOST_LABELS else ""
+    dots = " Grey dots: models that the paper prints." if first.published else ""
     text = (
         f"{first.metric} on {first.y_set} against {first.x_set}: a point for each cell, its mean "
         "over the seeds that have both; bars: one standard deviation over seeds. Line: least "
         "squares through the points. A cell below the line scores less on "
-        f"{first.y_set} than its score on {first.x_set} lets expect. Colours: heads.{more}"
+        f"{first.y_set} than its score on {first.x_set} lets expect. Colours: heads.{dots}{more}"
     )
     return Drawn(
         name="two-sets",
@@ -51,6 +58,15 @@ def scatter(found: Sequence[TwoSets]) -> Drawn:
 
 def _panel(axes: Any, one: TwoSets, names: Sequence[str]) -> None:
     heads = list(dict.fromkeys(cell.head for cell in one.cells))
+    if one.published:
+        axes.plot(
+            [model.x for model in one.published],
+            [model.y for model in one.published],
+            ".",
+            color=GREY,
+            markersize=3,
+            zorder=0,
+        )
     for number, cell in enumerate(one.cells, start=1):
         colour = COLOURS[heads.index(cell.head) % len(COLOURS)]
         axes.errorbar(
@@ -74,7 +90,8 @@ def _panel(axes: Any, one: TwoSets, names: Sequence[str]) -> None:
                 color=colour,
             )
     if one.line is not None:
-        ends = [min(cell.x for cell in one.cells), max(cell.x for cell in one.cells)]
+        every = [point.x for point in (*one.cells, *one.published)]
+        ends = [min(every), max(every)]
         axes.plot(ends, [one.line.at(x) for x in ends], color=GREY, linewidth=1)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(

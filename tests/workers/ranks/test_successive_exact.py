@@ -10,6 +10,7 @@ import pytest
 
 from vtjobs.jobs.config.shared_memory import Fitted
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.workers.agent.lanes import Lane
 from vtjobs.workers.agent.rank_group import RankGroup
 from vtjobs.workers.agent.template_client import Forge
 from vtjobs.workers.orders import Order
@@ -79,9 +80,8 @@ def train(
         order,
         first=0,
         count=1,
-        gpus=(),
+        lane=Lane(index=0 if reuse else 1),
         processes=Fitted(workers=workers, decoders=workers),
-        lane=0 if reuse else 1,
         listener=None,
         now=time.monotonic(),
     )
