@@ -1,7 +1,7 @@
 """Results: tables, comparisons and published numbers."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,9 @@ from .result_options import (
     SetName,
     TestName,
 )
+
+if TYPE_CHECKING:
+    from ..analysis.findings.comparisons import Comparisons
 
 
 @watched
@@ -181,18 +184,27 @@ def compare(
     on_diverged: OnDivergedName = None,
     correction: CorrectionName = None,
     over_datasets: OverDatasetsName = None,
+    between: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Test whether gains differ between backbones, datasets, recipes or values of an "
+            "axis.",
+            show_default=False,
+        ),
+    ] = None,
     decimals: Decimals = 2,
     style: Format = "table",
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
-    """Test each cell against its baseline across seeds."""
-    from ..analysis.findings import reversals
+    """Test each cell against its baseline across seeds.
+
+    With --between, test instead whether a head gains more on one backbone, say, than on another.
+    """
     from ..analysis.findings.cells import planned
     from ..analysis.findings.comparisons import compare as judge
-    from ..analysis.output import as_csv, render
-    from ..analysis.output.over_datasets import of_pooled
     from .printing import terminal
 
     given = {
@@ -211,7 +223,9 @@ def compare(
         "baseline": baseline,
     }
     context, chosen, plan = _planned(selector, given, style, workspace)
-    document = judge(planned(context.ledger, chosen, plan), plan)
+    if between is not None and quiet:
+        raise BadInput("--between has no verdicts of cells. Remove --quiet")
+    document = judge(planned(context.ledger, chosen, plan), plan, factor=between)
     if as_json or style == "json":
         terminal.emit_json(document)
     elif quiet:
@@ -219,24 +233,35 @@ def compare(
         terminal.write(
             "\n".join(f"{one.cell_id} {one.verdict}{word}" for one in document.comparisons)
         )
+    else:
+        _print_compared(document, style, decimals)
+
+
+def _print_compared(document: "Comparisons", style: str, decimals: int) -> None:
+    from ..analysis.findings import reversals
+    from ..analysis.output import as_csv, between, over_datasets, render
+    from .printing import terminal
+
+    # Columns of numbers are counted from the first behind the labels.
+    numbers: tuple[int, ...] = (1, 3)
+    if document.between:
+        as_data, as_table = between.csv_of_between, between.of_between
+        numbers = (0, 1, 2)
     elif document.pooled:
-        if style == "csv":
-            terminal.write(as_csv.of_pooled(document), end="")
-        else:
-            table = of_pooled(document, decimals=decimals)
-            print_table(table, style, right=(table.labels + 1, table.labels + 3))
-    elif not document.comparisons:
-        if not document.reversals:
-            raise BadInput(
-                "nothing to compare: no selected cell has a baseline cell in the selection"
-            )
+        as_data, as_table = as_csv.of_pooled, over_datasets.of_pooled
+    elif document.comparisons:
+        as_data, as_table = as_csv.of_comparisons, render.of_comparisons
+    elif not document.reversals:
+        raise BadInput("nothing to compare: no selected cell has a baseline cell in the selection")
+    else:
         for line in reversals.reversal_notes(document.reversals):
             terminal.write(line)
-    elif style == "csv":
-        terminal.write(as_csv.of_comparisons(document), end="")
+        return
+    if style == "csv":
+        terminal.write(as_data(document), end="")
     else:
-        table = render.of_comparisons(document, decimals=decimals)
-        print_table(table, style, right=(table.labels + 1, table.labels + 3))
+        table = as_table(document, decimals=decimals)
+        print_table(table, style, right=tuple(table.labels + number for number in numbers))
 
 
 def variance(

@@ -29,6 +29,7 @@ from ..stats.difference import (
 )
 from ..stats.dunnett import Sample, step_down
 from ..stats.verdict import Verdict
+from .between import GainDifference, between
 from .cell import Cell
 from .interim import Seen, look
 from .judgement import judged
@@ -185,9 +186,13 @@ class Comparisons(Document, frozen=True, kw_only=True):
     """Whether heads are compared on each dataset, or once over all of them."""
     pooled: list[PooledComparison]
     """Each head against its baseline over all datasets."""
+    between: tuple[GainDifference, ...] = ()
+    """How gains differ between the levels of a factor, where that was asked for."""
 
 
-def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Comparisons:
+def compare(
+    cells: Sequence[Cell], plan: ComparisonPlan | None = None, *, factor: str | None = None
+) -> Comparisons:
     """Compare every cell with the baseline that differs from it in the head alone, or with every
     other such cell.
 
@@ -201,6 +206,10 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
             difference within ± this counts as none; without it nothing is ever a tie. `min_effect`:
             the smallest difference worth finding; seeds are counted for it, never for the
             difference that was seen.
+        factor: between whose levels gains are compared as well, such as backbone.
+
+    Raises:
+        BadInput: no two gains differ in the factor.
     """
     plan = _with_redrawn(plan or ComparisonPlan(), cells)
     both = pairs(cells, plan)
@@ -229,6 +238,7 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
         comparisons=compared,
         tallies=tallies(compared),
         pooled=pooled(both, plan) if plan.is_pooled else [],
+        between=() if factor is None else tuple(between(cells, plan, factor)),
     )
 
 

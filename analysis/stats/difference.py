@@ -163,6 +163,28 @@ def welch_of_summaries(
     )
 
 
+def difference_of(one: Difference, other: Difference, *, alpha: float = ALPHA) -> Difference:
+    """Compare two differences that have no value in common, such as gains on two backbones.
+
+    Their variances add up, with degrees of freedom by Satterthwaite (1946). Of two that Welch's
+    test made this is the contrast of four means.
+
+    Args:
+        one: with its error and degrees of freedom.
+        other: what is taken from it.
+        alpha: 1 - the level of the interval.
+    """
+    n, m, why = one.n, other.n, one.why_not or other.why_not
+    if one.difference is None or other.difference is None:
+        return Difference(n=n, n_baseline=m, why_not=why)
+    by = one.difference - other.difference
+    if one.error is None or other.error is None or one.df is None or other.df is None:
+        return Difference(n=n, n_baseline=m, difference=by, why_not=why)
+    own, theirs = one.error**2, other.error**2
+    df = (own + theirs) ** 2 / (own**2 / one.df + theirs**2 / other.df)
+    return tested(by, math.sqrt(own + theirs), df, alpha, n=n, n_baseline=m)
+
+
 def against_one(
     mean: float, std: float, n: int, value: float, *, alpha: float = ALPHA
 ) -> Difference:

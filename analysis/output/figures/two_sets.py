@@ -90,7 +90,7 @@ def _panel(axes: Any, one: TwoSets, names: Sequence[str]) -> None:
                 color=colour,
             )
     if one.line is not None:
-        every = [point.x for point in (*one.cells, *one.published)]
+        every = [*(cell.x for cell in one.cells), *(model.x for model in one.published)]
         ends = [min(every), max(every)]
         axes.plot(ends, [one.line.at(x) for x in ends], color=GREY, linewidth=1)
     handles, labels = axes.get_legend_handles_labels()
