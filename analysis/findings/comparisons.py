@@ -30,6 +30,7 @@ from ..stats.difference import (
 from ..stats.dunnett import Sample, step_down
 from ..stats.verdict import Verdict
 from .between import GainDifference, between
+from .borrowed import Borrowed, borrowed
 from .cell import Cell
 from .interim import Seen, look
 from .judgement import judged
@@ -144,6 +145,8 @@ class Comparison(Document, frozen=True, kw_only=True):
     """separable, tie, inconclusive or not testable."""
     detail: str
     """What stands behind the verdict."""
+    borrowed: Borrowed | None = None
+    """What papers print of such data, where a side has a single seed."""
 
 
 class Comparisons(Document, frozen=True, kw_only=True):
@@ -361,6 +364,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         spread=_spread(in_order(ours), in_order(theirs)),
         verdict=word,
         detail=detail,
+        borrowed=borrowed(cell, found.difference, found.n, found.n_baseline),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...jobs.grid.policy_names import THREE, drawn_from
+from ...jobs.grid.policy_names import THREE, TRIVIAL, drawn_from
 from ...jobs.grid.rules import VARIANT
 from ...jobs.run.settings import CellSettings, HeadSettings
 from ...jobs.run.spec import BASELINE, Axes
@@ -198,7 +198,7 @@ def _augment(one: Made) -> str:
     policy = one.stages[0].recipe.auto_augment or "none"
     if policy.startswith("3a") and drawn_from(policy) in (frozenset(), {*THREE.values()}):
         return "three_augment"
-    names = {"original": "auto_augment"}
+    names = {"original": "auto_augment", TRIVIAL: "trivial_augment"}
     return names.get(policy, "rand_augment" if policy.startswith("rand-") else policy)
 
 

@@ -12,6 +12,7 @@ from ..findings.declared import declaration_notes
 from ..findings.pooled import PooledComparison
 from ..findings.tallies import Tally
 from . import tried
+from .borrowed import borrowed_notes
 from .wording import columns, title_of
 
 # Up to so many cells are named in a sentence; more are counted.
@@ -263,6 +264,7 @@ def comparison_notes(document: Comparisons) -> list[str]:
     return [
         *found,
         *_tallied(document),
+        *borrowed_notes(document.comparisons),
         *tried.of_comparisons(document.comparisons, document.pooled),
         *_without(document),
         *_unpaired(document),

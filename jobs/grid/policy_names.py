@@ -1,6 +1,7 @@
-"""Names of timm's augmentation policies, checked without loading timm.
+"""Names of augmentation policies, timm's and torchvision's TrivialAugment, checked without loading
+either.
 
-timm reads them at the start of training, and stops there at one that it does not know.
+timm reads its own at the start of training, and stops there at one that it does not know.
 """
 
 import re
@@ -17,6 +18,9 @@ _SECTIONS = {
 _RAND_SETS = frozenset(("tweights", "t3a", "t3aw"))
 # Of 3-Augment, which draws one operation for an image: what vtjobs lets it draw from, if not all.
 THREE = {"grayscale": "Desaturate", "blur": "GaussianBlurRand", "solarize": "Solarize"}
+# torchvision's TrivialAugment (Müller and Hutter 2021), which has nothing to set.
+TRIVIAL = "trivial"
+_SECTIONS[TRIVIAL] = frozenset()
 # Sections without a number.
 _WORDS = {"rand": _RAND_SETS, "3a": frozenset(THREE)}
 _NUMBER = re.compile(r"([a-z]+)(\d+)(\.\d+)?")
@@ -51,6 +55,9 @@ def _problems(name: str, sections: list[str]) -> Iterator[str]:
         if found is None or found[1] not in _SECTIONS[name]:
             allowed = ", ".join(sorted(_SECTIONS[name]))
             words = ", ".join(sorted(_WORDS.get(name, ())))
+            if not allowed:
+                yield f"{section!r}: {name} has no settings"
+                continue
             others = f"; or without one: {words}" if words else ""
             yield (
                 f"{section!r} is no setting of {name}. Allowed, each with a number:"

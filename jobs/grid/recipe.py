@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from ..documents import from_plain
 from ..run.settings import RecipeSettings
-from .policy_names import policy_problem
+from .policy_names import TRIVIAL, policy_problem
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -343,7 +343,10 @@ class Recipe(BaseModel):
         is_tensor = self.pipeline == "tensor"
         policy = self.auto_augment or ""
         of_pil = {
-            "auto_augment": ("auto_augment: augmix", policy.startswith("augmix")),
+            "auto_augment": (
+                f"auto_augment: {policy.split('-')[0]}",
+                policy.startswith(("augmix", TRIVIAL)),
+            ),
             "transform": ("transform", bool(self.transform)),
             "crop": ("crop: simple", self.crop == "simple"),
         }

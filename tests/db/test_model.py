@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -501,7 +502,20 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert row["best"] == max(scores.values())
 
 
-LedgerMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+def _histories(count: int) -> settings:
+    return settings(
+        max_examples=count,
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class Longer(LedgerMachine):
+    """The same, in more histories."""
+
+
+LedgerMachine.TestCase.settings = _histories(35)
+Longer.TestCase.settings = _histories(200)
 TestLedgerAgainstItsModel = LedgerMachine.TestCase
+TestLedgerAgainstItsModelAtLength = pytest.mark.long(Longer.TestCase)

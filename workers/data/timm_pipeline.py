@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from ...jobs.grid.policy_names import TRIVIAL
 from ...jobs.run.loaders import PREFETCH
 from ...jobs.run.settings import DatasetSettings, RecipeSettings, Task
 from ..own_functions import own_transform
@@ -86,7 +87,7 @@ class PilTransform:
             ratio=tuple(recipe.crop_ratio) if resized else (1.0, 1.0),
             hflip=recipe.flip,
             color_jitter=recipe.color_jitter or None,
-            auto_augment=recipe.auto_augment,
+            auto_augment=None if recipe.auto_augment == TRIVIAL else recipe.auto_augment,
             interpolation=recipe.interpolation,
             # What RandAugment fills the corners of a rotated image with.
             mean=tuple(dataset.mean),
@@ -96,6 +97,9 @@ class PilTransform:
         for one in self.transform.transforms:
             if isinstance(one, AutoAugment):
                 limit_to_named(one, recipe.auto_augment or "")
+        if recipe.auto_augment == TRIVIAL:
+            # Where timm has its policies: before what makes a tensor of the image.
+            self.transform.transforms.insert(-1, _trivial(dataset, recipe))
 
     def __call__(self, epoch: int, index: int, copy: int = 0) -> Tensor:
         """Return one augmented image [C, S, S] uint8.
@@ -155,6 +159,17 @@ class PilTransform:
 
 Share = tuple[Tensor, Labels]
 """Images [B, V, C, S, S] uint8, V views of each, and labels [B], masks [B, S, S] or objects."""
+
+
+def _trivial(dataset: DatasetSettings, recipe: RecipeSettings) -> Any:
+    """Return TrivialAugment, which draws one of 14 operations and one of 31 strengths for an image.
+
+    Müller and Hutter 2021, in its wide space; corners are filled as timm's policies fill them.
+    """
+    from torchvision.transforms import InterpolationMode, TrivialAugmentWide
+
+    fill = [round(255 * value) for value in dataset.mean]
+    return TrivialAugmentWide(interpolation=InterpolationMode(recipe.interpolation), fill=fill)
 
 
 class _Shares(torch.utils.data.Dataset[Share | FromWorker]):

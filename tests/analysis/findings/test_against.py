@@ -395,7 +395,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("3.21", "thesis-table3-21", 8),
         ("4.3", "thesis-resmlp thesis-table4-3", 39),
         ("6.2", "thesis-table6-2", 15),
-        ("6.3", "thesis-table6-3", 18),
+        ("6.3", "thesis-table6-3", 24),
         ("6.4", "thesis-table6-4", 42),
         ("3.14", "thesis-cait-distilled", 2),
         ("3.15", CAIT, 36),

@@ -2,12 +2,14 @@
 
 import errno
 import multiprocessing
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torchvision.transforms import autoaugment
 
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.spec import RunSpec
@@ -317,6 +319,27 @@ def test_a_3_augment_may_draw_from_one_operation_alone(folder: Any) -> None:
     for epoch in range(20):
         red, green, blue = transform(epoch, 0)
         assert torch.equal(red, green) and torch.equal(red, blue)
+
+
+def test_trivial_augment_draws_each_of_its_14_operations_as_often(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, images = folder
+    recipe = run_spec(pipeline="pil", crop="none", auto_augment="trivial").recipe
+    transform = PilTransform(images, spec.dataset, recipe, Streams(spec.seeds))
+    counts: Counter[str] = Counter()
+    really = autoaugment._apply_op
+
+    def note(image: Any, name: str, *rest: Any, **options: Any) -> Any:
+        counts[name] += 1
+        return really(image, name, *rest, **options)
+
+    monkeypatch.setattr(autoaugment, "_apply_op", note)
+    shown = [transform(epoch, 0) for epoch in range(700)]
+    # 50 of each on average, with a deviation of 7.
+    assert len(counts) == 14 and all(22 < count < 78 for count in counts.values()), counts
+    assert torch.equal(transform(3, 0), shown[3]), "they follow from epoch and image"
+    assert len({image.numpy().tobytes() for image in shown}) > 100
 
 
 @pytest.mark.parametrize("workers", [0, 2])
