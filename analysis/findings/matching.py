@@ -151,6 +151,8 @@ def _backbones(record: Published) -> tuple[str, ...]:
         return (branches.BACKBONE,)
     if _DEPTHS in record.variant:
         return ("deit_s", "deit_s_late")
+    if record.variant.get("pool") == "attention":
+        return (f"{record.backbone}_attention",)
     if _method(record) == TOKEN:
         return (f"{record.backbone}_{TOKEN}",)
     return BACKBONES.get(record.backbone, (record.backbone,))

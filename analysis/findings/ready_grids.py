@@ -28,6 +28,7 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("thesis", "3.3"): _DEIT,
     ("thesis", "3.4.4-text"): ("thesis-cifar10",),
     ("thesis", "3.5"): _DEIT,
+    ("thesis", "5.3.4-text"): ("thesis-attention-pooling",),
     ("thesis", "3.5.3-text"): ("thesis-table3-11", "thesis-fixed-factors"),
     ("thesis", "3.6.3-text"): ("thesis-cait",),
     ("thesis", "3.7.2.4-text"): ("thesis-cait",),
@@ -67,6 +68,7 @@ RECIPES = {
     "resmlp": "resmlp",
     "patchconvnet_1k": "patchconvnet",
     "rsb_a2": "resnet50-a2",
+    "rsb_a2_class_attention": "resnet50-a2",
     "deit3_1k": "deit3-1k",
     "grafit": "grafit",
 }

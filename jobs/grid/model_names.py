@@ -26,6 +26,7 @@ OWN = frozenset(
         "resmlp_s12",
         "resmlp_s24",
         "resnet18_cifar",
+        "resnet50_attention",
         "resnet50_cifar",
         "t2t_vit_14",
     )

@@ -20,6 +20,11 @@ SMALL = {"embed_dim": 16, "depth": 2, "num_heads": 2}
 FAMILIES: dict[str, dict[str, Any]] = {
     "swin_t": {"embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 2], "patch_size": 2},
     "resnet50": {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8], "output_stride": 16},
+    "resnet50_attention": {
+        "layers": [1, 1, 1, 1],
+        "channels": [8, 8, 8, 8],
+        "output_stride": 16,
+    },
     "resnet18_cifar": {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8]},
     "t2t_vit_14": SMALL,
     "cvt_13": {},

@@ -404,6 +404,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("3.22", CAIT, 36),
         ("5.5", "thesis-table5-5", 12),
         ("5.1", "thesis-patchconvnet", 8),
+        ("5.3.4-text", "thesis-attention-pooling", 2),
         ("5.7", "thesis-table5-7", 6),
         ("5.8", "thesis-table5-8", 14),
         ("6.7", "thesis-deit3 thesis-deit3-384", 14),

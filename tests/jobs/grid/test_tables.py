@@ -19,7 +19,7 @@ TABLES = {
     "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),
     "thesis-cait": (10, 10), "thesis-patchconvnet": (4, 4), "thesis-table5-8": (14, 14), "thesis-table5-7": (6, 6), "thesis-table3-8": (12, 12), "thesis-deit-384": (3, 4),
     "thesis-table3-8-384": (13, 25), "thesis-table6-4": (14, 14), "thesis-table6-3": (8, 8), "thesis-table6-2": (5, 5),
-    "thesis-cifar10": (3, 3), "thesis-table6-13": (11, 11), "thesis-table3-11": (19, 19), "thesis-table3-12": (12, 12), "thesis-table3-20": (7, 7), "thesis-fixed-factors": (4, 8),
+    "thesis-cifar10": (3, 3), "thesis-table6-13": (11, 11), "thesis-table3-11": (19, 19), "thesis-table3-12": (12, 12), "thesis-table3-20": (7, 7), "thesis-fixed-factors": (4, 8), "thesis-attention-pooling": (2, 2),
     "thesis-table3-13": (13, 13), "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (7, 7),
     "thesis-table2-7": (7, 35), "thesis-table2-11": (8, 40), "thesis-table2-12": (1, 1), "thesis-table2-13": (6, 30),
     "thesis-table2-14": (56, 56),
