@@ -10,8 +10,9 @@
 # make constraints    write down the versions that are installed, for `deploy/setup`
 
 PYTHON := .venv/bin/python
-# Tests at a time: one for each core, from two to four. Each takes a gigabyte, or a cluster of its own.
-WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 2 ? 2 : cores > 4 ? 4 : cores)))
+# Tests at a time: one more than there are cores, from three to five, since many wait for a process. Each
+# takes a gigabyte, or a cluster of its own.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 2 ? 3 : cores > 4 ? 5 : cores + 1)))
 CLUSTER_WORKERS ?= 2
 # Two more tries for a test that failed, each named at the end: processes are real, machines are shared.
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12

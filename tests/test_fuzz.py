@@ -128,10 +128,17 @@ def test_a_number_of_a_command_line_is_taken_or_refused(command: str, option: st
 def test_a_path_of_a_command_line_is_taken_or_refused(name: str) -> None:
     for words in (
         ("plan", name), ("plan", "grid.yaml", "-W", name), ("init", name),
-        ("report", "--html", name), ("data", "verify", name), ("status", "-W", name),
+        ("report", "--html", name), ("status", "-W", name),
     ):  # fmt: skip
         done = called(*words)
         assert not done.traceback and done.code in range(1 + 6), (words, done)
+
+
+@pytest.mark.parametrize("name", ["a/" * 2000, "~nobody/x"])
+def test_a_path_of_a_dataset_is_taken_or_refused(name: str) -> None:
+    # What verifies is a process of its own, which imports torch.
+    done = called("data", "verify", name)
+    assert not done.traceback and done.code in range(1 + 6), done
 
 
 def test_settings_of_files_and_variables_are_taken_or_refused(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from vtjobs.workers.training.trainee import blank
 
 from ...support.training import CONVNET, VIT, contents, differences, newest, run_spec, training
 
+pytestmark = pytest.mark.training
+
 TRAINED = [name for name in HEADS if name != "distill"]
 LOSSES = ["l1", "signed", "ce", "reg"]
 CASES = [(name, {}) for name in TRAINED] + [("drloc", {"loss": loss}) for loss in LOSSES]

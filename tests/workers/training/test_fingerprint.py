@@ -15,6 +15,8 @@ from vtjobs.workers.training import fingerprint, loop
 
 from ...support.training import CONVNET, EVERYTHING, VIT, run_spec, training
 
+pytestmark = pytest.mark.training
+
 
 def prints(spec: RunSpec, folder: Path, **seeds: int) -> dict[str, str | None]:
     found: dict[str, Any] = {}

@@ -41,6 +41,8 @@ from ...support.training import (
     weights_of,
 )
 
+pytestmark = pytest.mark.training
+
 REGULARISED = {**EVERYTHING, "precision": "fp32", "virtual_ranks": 2}
 
 
