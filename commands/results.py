@@ -1,5 +1,6 @@
 """Results: tables, comparisons and published numbers."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,7 +60,10 @@ def report(
     ] = False,
     wide: Annotated[
         bool,
-        typer.Option("--wide", help="One column per dataset, as in papers."),
+        typer.Option(
+            "--wide",
+            help="One column per dataset, as in papers; or per set: --wide --set test,v2.",
+        ),
     ] = False,
     decimals: Decimals = 2,
     baseline: Baseline = None,
@@ -98,7 +102,8 @@ def report(
     if (detail or wide) and (html is not None or style == "csv"):
         what = "--html includes all tables" if html is not None else "--format csv has one layout"
         raise BadInput(f"{what}. Remove {'--wide' if wide else '--detail'}")
-    given = {"metric": metric, "set": set_name, "select": select, "baseline": baseline}
+    sets = _sets(set_name, alone=not (wide or as_json or style in ("csv", "json")))
+    given = {"metric": metric, "set": sets[0], "select": select, "baseline": baseline}
     if long is not None:
         others = (*given.values(), detail, wide, html, as_json, quiet, style != "table")
         _write_long(selector, long, workspace, alone=not any(others))
@@ -108,11 +113,12 @@ def report(
         terminal.emit_json({name: str(path) for name, path in written.items()}) if as_json else None
         return
     context, chosen, plan = _planned(selector, given, style, workspace)
-    cells = planned(context.ledger, chosen, plan)
+    plans = [replace(plan, set=name or plan.set) for name in sets]
+    cells = [cell for one in plans for cell in planned(context.ledger, chosen, one)]
     if detail:
         cells = [described(cell) for cell in cells]
     if quiet:
-        terminal.write("\n".join(cell.cell_id for cell in cells))
+        terminal.write("\n".join(dict.fromkeys(cell.cell_id for cell in cells)))
     elif as_json or style == "json":
         terminal.emit_json(cells)
     elif style == "csv":
@@ -128,6 +134,21 @@ def report(
         print_table(
             table, style, right=(table.labels, *range(table.labels + 2, len(table.heading)))
         )
+
+
+def _sets(given: str | None, *, alone: bool) -> list[str | None]:
+    """Return the sets of images that a report is asked for; None: the declared one.
+
+    Args:
+        given: on the command line, with commas.
+        alone: whether the layout has room for one set only.
+    """
+    if given is None:
+        return [None]
+    names = list(dict.fromkeys(name.strip() for name in given.split(",")))
+    if len(names) > 1 and alone:
+        raise BadInput(f"--set {given}: several sets need --wide, --format csv or --json")
+    return [*names]
 
 
 def _write_long(selector: Any, path: Path, workspace: Any, *, alone: bool) -> None:

@@ -349,6 +349,14 @@ def test_evaluate_scores_without_training(trained: Cli) -> None:
     assert {run["run_id"]: run["attempts"] for run in trained.json("runs")} == before
     again = {cell["head"]: cell["n"] for cell in trained.json("report", "tiny", "--set", "train")}
     assert again == {"supervised": 0, "relvit": 2}
+    heading, *_ = trained.ok("report", "tiny", "--wide", "--set", "test,train").splitlines()
+    assert heading.split() == ["backbone", "dataset", "head", "test", "train"]
+    assert [cell["set"] for cell in trained.json("report", "tiny", "--set", "train,test")] == [
+        *(["train"] * 2),
+        *(["test"] * 2),
+    ]
+    refused = trained("report", "tiny", "--set", "test,train")
+    assert (refused.returncode, "several sets need --wide" in refused.stderr) == (2, True)
 
 
 def test_features_are_reported_by_the_classes_of_another_level(trained: Cli) -> None:

@@ -1,4 +1,4 @@
-"""A report as papers print it: a row for each method, a column for each dataset."""
+"""A report as papers print it: a row for each method, a column for each dataset or set."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,28 +13,36 @@ from .wording import DECIMALS, columns, labels, score
 def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     """Return mean ± std by dataset, gains below the baseline's in brackets, n where it is not the
     usual one.
+
+    Cells on several sets of images have a column for each set, and their dataset in the label.
     """
-    names = [name for name in columns(cells) if name != "dataset"]
-    datasets = list(dict.fromkeys(cell.dataset for cell in cells))
+    by_set = len({cell.set for cell in cells}) > 1
+    names = [name for name in columns(cells) if by_set or name != "dataset"]
+
+    def column_of(cell: Cell) -> str:
+        return cell.set if by_set else cell.dataset
+
+    places = list(dict.fromkeys(map(column_of, cells)))
     rows: list[tuple[list[str], dict[str, Cell]]] = []
     for cell in cells:
         label = labels(cell, names)
-        free = [own for other, own in rows if other == label and cell.dataset not in own]
+        free = [own for other, own in rows if other == label and column_of(cell) not in own]
         if not free:
             # Never one cell in another one's place, whatever they have in common.
             rows.append((label, {}))
             free = [rows[-1][1]]
-        free[0][cell.dataset] = cell
+        free[0][column_of(cell)] = cell
     usual = Counter(sorted((cell.n for cell in cells if cell.n), reverse=True)).most_common(1)
     most = usual[0][0] if usual else 0
     body, bold = [], []
-    averages = len(datasets) > 1
+    # Sets are scored by the same runs: a mean over them is nobody's score.
+    averages = len(places) > 1 and not by_set
     for number, (label, own) in enumerate(rows):
-        texts = [_text(own.get(name), most, decimals) for name in datasets]
-        body.append([*label, *texts, *([_average(own, datasets, decimals)] if averages else [])])
+        texts = [_text(own.get(name), most, decimals) for name in places]
+        body.append([*label, *texts, *([_average(own, places, decimals)] if averages else [])])
         bold += [
             (number, len(names) + column)
-            for column, name in enumerate(datasets)
+            for column, name in enumerate(places)
             if name in own and own[name].marked.best
         ]
     said = report_notes(cells, decimals)
@@ -47,7 +55,7 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
         said.append("‡ some planned seeds are missing.")
     if any(cell.imported_values for cell in cells):
         said.append("§ seeds were imported.")
-    heading = [*names, *datasets, *(["average"] if averages else [])]
+    heading = [*names, *places, *(["average"] if averages else [])]
     return Table(heading=heading, body=body, notes=said, labels=len(names), bold=frozenset(bold))
 
 

@@ -80,8 +80,9 @@ def notes(cells: Sequence[Cell]) -> list[str]:
     cell = cells[0]
     epoch = sorted({epoch for cell in cells for epoch in cell.epochs})
     when = epochs.epoch_text(cell.select, epoch)
+    sets = ", ".join(dict.fromkeys(cell.set for cell in cells))
     found = [
-        f"{cell.metric} on {cell.set} at {when}; ± is the sample standard deviation over"
+        f"{cell.metric} on {sets} at {when}; ± is the sample standard deviation over"
         " seeds (ddof 1)."
     ]
     presets = sorted({item for cell in cells for item in cell.fidelity.items()})
