@@ -3,9 +3,12 @@
 import math
 
 from ...jobs.documents import Document
+from ..stats.difference import Difference
 from .cell import Cell
 from .matching import DATASETS, IN_PROTOCOL, SETS
-from .published import PAPERS, records
+from .plan import ComparisonPlan
+from .published import PAPERS, Published, records
+from .samples import is_watched, planned_for, why_not
 
 
 class Borrowed(Document, frozen=True, kw_only=True):
@@ -23,41 +26,55 @@ class Borrowed(Document, frozen=True, kw_only=True):
     """The difference in standard errors, if runs spread as `high` and as `low` say."""
 
 
-def borrowed(cell: Cell, difference: float | None, n: int, m: int) -> Borrowed | None:
+def borrowed(
+    cell: Cell, baseline: Cell, found: Difference, plan: ComparisonPlan
+) -> Borrowed | None:
     """Return what a difference would be worth if its runs spread as printed ones do.
 
-    None where there are seeds enough for a test, or nothing is printed of these data. It is no
-    test: models, recipes and sets of hyper-parameters differ in their noise.
+    None where there are seeds enough for a test, or more are planned; where a look is declared, or
+    something else keeps the difference from a test; and where no paper prints a deviation over
+    seeds, with their number, on these data. It is no test: models, recipes and sets of
+    hyper-parameters differ in their noise.
 
     Args:
         cell: of the comparison.
-        difference: of its means; None: there is none.
-        n: seeds of the cell.
-        m: seeds of its baseline.
+        baseline: what it is compared with.
+        found: their difference.
+        plan: of the comparison.
     """
-    if difference is None or min(n, m) != 1:
+    n, m = found.n, found.n_baseline
+    if found.difference is None or min(n, m) != 1 or is_watched((cell, baseline), plan):
+        return None
+    if planned_for(cell, baseline, plan) > 1 or why_not(cell, baseline, plan):
         return None
     where = (cell.dataset, cell.set)
-    found = [
+    spreads = [
         (record.std, f"{paper}:{record.table}")
         for paper in PAPERS
         for record in records(paper).values()
-        if record.std and record.metric == cell.metric and where in _data(paper, record.dataset)
+        if record.std and record.metric == cell.metric and _is_over_seeds(record)
+        if where == _data(paper, record.dataset)
     ]
-    if not found:
+    if not spreads:
         return None
-    low, high = min(std for std, _ in found), max(std for std, _ in found)
-    per_std = abs(difference) / math.sqrt(1 / n + 1 / m)
+    low, high = min(std for std, _ in spreads), max(std for std, _ in spreads)
+    per_std = abs(found.difference) / math.sqrt(1 / n + 1 / m)
     return Borrowed(
         low=low,
         high=high,
-        count=len(found),
-        tables=sorted({table for _, table in found}),
+        count=len(spreads),
+        tables=sorted({table for _, table in spreads}),
         errors=[per_std / high, per_std / low],
     )
 
 
-def _data(paper: str, dataset: str) -> set[tuple[str, str]]:
-    """Return the datasets and sets of ours that a record's name stands for."""
+def _is_over_seeds(record: Published) -> bool:
+    """Whether a record's deviation is said to be over so many runs, on images of a test set."""
+    is_split = (record.protocol or "").startswith("separability")
+    return record.n_seeds is not None and not (is_split or record.doubtful or record.cited)
+
+
+def _data(paper: str, dataset: str) -> tuple[str, str]:
+    """Return the dataset and the set of ours that a record's name stands for."""
     base, set_name = SETS.get(dataset, (DATASETS.get(dataset, dataset), "test"))
-    return {(base, set_name), (IN_PROTOCOL.get((paper, base), base), set_name)}
+    return IN_PROTOCOL.get((paper, base), base), set_name

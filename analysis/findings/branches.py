@@ -5,7 +5,7 @@ Tables 3.11, 3.12 and 3.20, and the text of section 3.5.3.
 Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,11 @@ FIXED = "layerscale_refit_fixed_weights"
 _DRAWN = "uniform_0_2eps"
 # Of a DeiT-S.
 _HEADS = 6
+
+
+def are_factors(patterns: Sequence[str]) -> bool:
+    """Whether patterns of names name the factors of the branches and nothing else."""
+    return bool(patterns) and all(pattern.endswith("ls?.gamma") for pattern in patterns)
 
 
 def is_of(args: Mapping[str, Any], record: Published) -> bool:

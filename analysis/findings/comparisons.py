@@ -364,7 +364,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         spread=_spread(in_order(ours), in_order(theirs)),
         verdict=word,
         detail=detail,
-        borrowed=borrowed(cell, found.difference, found.n, found.n_baseline),
+        borrowed=borrowed(cell, baseline, found, plan),
     )
 
 

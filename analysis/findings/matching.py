@@ -281,8 +281,8 @@ def _has_variant(one: Made, record: Published) -> bool:
         return False
     params = one.head.params
     if record.method in branches.METHODS:
-        is_fixed = bool(one.stages[0].recipe.frozen) and bool(one.stages[0].recipe.init_only)
-        args = one.stages[0].backbone.args
+        recipe, args = one.stages[0].recipe, one.stages[0].backbone.args
+        is_fixed = branches.are_factors(recipe.frozen) and branches.are_factors(recipe.init_only)
         return is_fixed == (record.method == branches.FIXED) and branches.is_of(args, record)
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
         return False

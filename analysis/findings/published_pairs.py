@@ -3,7 +3,6 @@
 import json
 
 from ...jobs.documents import Document
-from ...jobs.errors import NothingMatched
 from .matching import DATASETS, SETS
 from .published import Published, select
 
@@ -37,9 +36,11 @@ def published_pairs(
         x_set: the first set, `test` or another one.
         y_set: the second set.
 
+    None where the paper prints no model on both sets.
+
     Raises:
         BadInput: there is no such paper.
-        NothingMatched: it has no such table, or prints no model on both sets.
+        NothingMatched: it has no such table.
     """
     first, second = (
         {_model(one): one for one in select(name) if _is_on(one, dataset, metric, set_name)}
@@ -55,8 +56,6 @@ def published_pairs(
         # Tables repeat each other's rows.
         if key not in found or pair.table < found[key].table:
             found[key] = pair
-    if not found:
-        raise NothingMatched(f"{name} prints no model with {metric} on {x_set} and {y_set}")
     return sorted(found.values(), key=lambda one: (one.x, one.y, one.backbone, one.method))
 
 

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 
 from ...db.ledger import Ledger
 from ...jobs.documents import Document, changed
+from ...jobs.errors import NothingMatched
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
 from ..stats.line import Line, line_through
@@ -109,8 +110,15 @@ def of_cells(
     by_dataset: dict[str, list[Cell]] = {}
     for cell in first:
         by_dataset.setdefault(cell.dataset, []).append(cell)
-    found = [_of_dataset(cells, others, x_set, y_set, published) for cells in by_dataset.values()]
-    return [one for one in found if one.cells]
+    every = [_of_dataset(cells, others, x_set, y_set, published) for cells in by_dataset.values()]
+    found = [one for one in every if one.cells]
+    if published is not None and found and not any(one.published for one in found):
+        where = ", ".join(one.dataset for one in found)
+        raise NothingMatched(
+            f"{published} prints no model with {found[0].metric} on both {x_set} and {y_set} of"
+            f" {where}"
+        )
+    return found
 
 
 def _of_dataset(

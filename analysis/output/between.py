@@ -1,5 +1,6 @@
 """Differences of gains as text: a line for each head and two levels of a factor."""
 
+from ...jobs.run.comparing import Family
 from ..findings.between import GainDifference
 from ..findings.comparisons import Comparisons
 from .csv_text import csv_text
@@ -40,10 +41,14 @@ def of_between(document: Comparisons, *, decimals: int = DECIMALS) -> Table:
     ]
     heading = [*names, "head", "over", found[0].factor, "and", "gain", "and", "difference", level]
     m = len(found)
+    test = "t test with Satterthwaite's degrees of freedom"
+    if any(one.by_seed for one in found):
+        test = "t test of the differences seed by seed, since stages may share their first runs"
+    over = f"m={m}" if document.family is Family.TABLE else "the lines of a dataset"
     notes = [
-        "Gain: head − baseline. Difference: the first gain minus the second. "
-        f"t test with Satterthwaite's degrees of freedom, two-sided; p Holm-corrected over m={m}; "
-        f"α = {document.alpha:g}. Confidence intervals are not corrected.",
+        f"Gain: head − baseline. Difference: the first gain minus the second. {test}, two-sided; "
+        f"p Holm-corrected over {over}; α = {document.alpha:g}. Confidence intervals are not "
+        "corrected.",
         "Exploratory: no grid declares a difference of gains.",
     ]
     return Table(heading=[*heading, "p", "verdict"], body=body, notes=notes, labels=len(names) + 4)

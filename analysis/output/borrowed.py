@@ -21,10 +21,10 @@ def borrowed_notes(found: Sequence[Comparison]) -> list[str]:
         low, high = theirs.errors
         errors = f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
         lines.append(
-            f"{title_of(one, names)}: one seed on a side, no test. Printed standard deviations over"
-            f" seeds on {one.dataset} are {spread} ({', '.join(theirs.tables)}); with these the"
-            f" difference is {errors} standard errors. Borrowed from other models: yours may spread"
-            " otherwise."
+            f"{title_of(one, names)}: {one.n} and {one.n_baseline} seeds, no test. Printed standard"
+            f" deviations over seeds on {one.dataset} are {spread} ({', '.join(theirs.tables)});"
+            f" with these the difference is {errors} standard errors. Borrowed from other models:"
+            " yours may spread otherwise."
         )
     if len(known) > _MOST:
         lines.append(f"The same holds for {len(known) - _MOST} more comparisons; --json has them.")

@@ -87,9 +87,11 @@ class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
 def memory_line(costs: Sequence[Cost]) -> MemoryLine | None:
     """Return the line through the peak memory of one backbone at several image sizes.
 
-    None with fewer than three sizes, or where memory was not measured. PatchConvNet's authors show
-    such a line (thesis, figure 5.3).
+    None with fewer than three sizes, with another batch at each, or where memory was not measured.
+    PatchConvNet's authors show such a line (thesis, figure 5.3).
     """
+    if len({one.batch for one in costs}) > 1:
+        return None
     peaks = [one.peak_memory_bytes or one.tensor_memory_bytes for one in costs]
     measured = {
         one.image_size**2: float(peak)

@@ -28,6 +28,7 @@ from vtjobs.analysis.stats import pooled
 from vtjobs.analysis.stats.difference import (
     Difference,
     against_one,
+    difference_of,
     e_value,
     equivalence,
     holm,
@@ -107,6 +108,14 @@ def _normal(draw: Draw, n: int, *, mean: float = 0.0, std: float = 1.0) -> list[
 
 def two_cells(draw: Draw, *, n: int, m: int, std: float = 1.0) -> bool:
     return _significant(welch(_normal(draw, n, std=std), _normal(draw, m)))
+
+
+def gains(draw: Draw, *, n: int, std: float = 1.0) -> bool:
+    """Whether two gains differ; the cells of one of them spread `std` times as much."""
+    one, other = (
+        welch(_normal(draw, n, std=wide), _normal(draw, n, std=wide)) for wide in (std, 1.0)
+    )
+    return _significant(difference_of(one, other))
 
 
 def pairs(draw: Draw, *, n: int) -> bool:
@@ -360,6 +369,14 @@ def _tests() -> Iterator[Rate]:
             partial(two_cells, n=n, m=m, std=std),
         )
     yield Rate("paired-5", "paired t", "5 pairs", 0.05, partial(pairs, n=5))
+    for n, std in ((3, 1.0), (5, 3.0)):
+        yield Rate(
+            f"gains-{n}-{std:g}",
+            "difference of two gains",
+            f"{n} seeds in each of four cells, deviations {std:g} : 1",
+            0.05,
+            partial(gains, n=n, std=std),
+        )
     for std in (1.0, 10.0):
         yield Rate(
             f"anytime-{std:g}",

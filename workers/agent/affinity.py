@@ -38,7 +38,7 @@ def share_out(near: Mapping[str, Cores], gpus: Sequence[str], allowed: Cores) ->
     """Return GPU -> the cores that are near it, where no GPU's processes lose any by it.
 
     Empty where the GPUs lie unevenly: those of the fuller socket would have fewer cores than now,
-    when all have the same.
+    when all have the same. Empty as well where sockets overlap.
 
     Args:
         near: GPU -> cores of its socket; those that are not known are missing.
@@ -50,7 +50,8 @@ def share_out(near: Mapping[str, Cores], gpus: Sequence[str], allowed: Cores) ->
         return {}
     sharing = Counter(own.values())
     fair = len(allowed) / len(own)
-    if any(len(cores) < fair * count for cores, count in sharing.items()):
+    overlap = sum(map(len, sharing)) > len(frozenset[int]().union(*sharing))
+    if overlap or any(len(cores) < fair * count for cores, count in sharing.items()):
         return {}
     return own
 

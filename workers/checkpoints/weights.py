@@ -71,14 +71,33 @@ def load_weights(model: nn.Module, path: Path, *, only: Sequence[str] = ()) -> l
         only: patterns of the names that are taken; without any, all are.
 
     Raises:
-        BackboneError: the file cannot be read, nothing in it fits, or a trained tensor has another
-            shape.
+        BackboneError: the file cannot be read, nothing in it fits, a trained tensor has another
+            shape, or a pattern names nothing that fits.
     """
-    fitting = fit(model, read_weights(path), f"weights {path}")
-    if only:
-        fitting = {name: value for name, value in fitting.items() if _is_named(name, only)}
+    what = f"weights {path}"
+    fitting = taken(fit(model, read_weights(path), what), only, what)
     model.load_state_dict(fitting, strict=False)
     return sorted(set(model.state_dict()) - set(fitting))
+
+
+def taken(fitting: dict[str, Tensor], only: Sequence[str], what: str) -> dict[str, Tensor]:
+    """Return the weights that a recipe's `init_only` names; without any, all of them.
+
+    Args:
+        fitting: what a model can take.
+        only: patterns of names.
+        what: the weights are called in an error.
+
+    Raises:
+        BackboneError: a pattern names none of them.
+    """
+    for pattern in only:
+        if not fnmatch.filter(fitting, pattern):
+            raise BackboneError(
+                f"init_only: {what} have nothing named {pattern!r} that the model can take; they"
+                f" have {_some(list(fitting))}"
+            )
+    return {name: value for name, value in fitting.items() if not only or _is_named(name, only)}
 
 
 def fit(model: nn.Module, state: dict[str, Tensor], what: str) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ import faulthandler
 import os
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,8 +79,10 @@ def _train(
     if mine.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine.gpus)
     if mine.cores:
-        # Before anything starts threads or processes: these inherit it.
-        os.sched_setaffinity(0, mine.cores)
+        # Before anything starts threads or processes: these inherit it. It fails where a scheduler
+        # has taken cores back; the run then trains on those that are left.
+        with suppress(OSError):
+            os.sched_setaffinity(0, mine.cores)
     import torch
 
     from ..training.group import join

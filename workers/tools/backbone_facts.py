@@ -26,7 +26,7 @@ def describe(question: Question) -> Facts:
     from ..heads.base import build_on_features, is_on_features
     from ..models.backbones import batch_norms, build, cell_side, input_side
     from ..models.tokens import grid_shapes
-    from ..training.parts import named_parameters, parameters_of, require_layers
+    from ..training.parts import require_layers, trained_of
     from ..training.trainee import tap_of
 
     name, head, shape = question.backbone.model, question.head, question.shape
@@ -42,9 +42,7 @@ def describe(question: Question) -> Facts:
                 if is_on_features(head):
                     build_on_features(head, model)
                 _check_weights(question, model)
-                parameters_of(model, question.trainable)
-                named_parameters(model, question.frozen, "frozen")
-                named_parameters(model, question.init_only, "init_only")
+                trained_of(model, question.trainable, question.frozen)
                 if question.by_layer:
                     require_layers(model)
         except BackboneError as error:
@@ -94,7 +92,7 @@ def _check_weights(question: Question, model: Any) -> None:
     Raises:
         BackboneError: it cannot, at this image size, with these channels or classes.
     """
-    from ..checkpoints.weights import fit, start_from
+    from ..checkpoints.weights import fit, start_from, taken
     from ..models.backbones import build
 
     teacher, parent, shape = question.teacher, question.parent, question.shape
@@ -109,7 +107,8 @@ def _check_weights(question: Question, model: Any) -> None:
     if teacher == STAGE:
         model = build(parent.backbone, changed(shape, task="classification"), parent.head)
     sizes = f"at {parent.shape.image_size} and {shape.image_size} pixels"
-    fit(model, given.state_dict(), f"weights of {parent.backbone.model} {sizes}")
+    what = f"weights of {parent.backbone.model} {sizes}"
+    taken(fit(model, given.state_dict(), what), question.init_only, what)
 
 
 def main() -> int:

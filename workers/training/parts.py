@@ -31,35 +31,39 @@ def leave_trainable(trainee: "Trainee", recipe: RecipeSettings) -> None:
         BackboneError: the backbone has no such part or parameter.
     """
     part = recipe.trainable
-    for value in named_parameters(trainee.backbone, recipe.frozen, "frozen").values():
-        value.requires_grad_(False)
-    if part == "all":
+    if part == "all" and not recipe.frozen:
         return
-    kept = {id(value) for value in parameters_of(trainee.backbone, part)}
+    kept = {id(value) for value in trained_of(trainee.backbone, part, recipe.frozen)}
     for value in trainee.backbone.parameters():
         value.requires_grad_(value.requires_grad and id(value) in kept)
     trainee.fixed = part == "classifier"
     trainee.train()
 
 
-def named_parameters(
-    backbone: nn.Module, patterns: Sequence[str], key: str
-) -> dict[str, nn.Parameter]:
-    """Return the parameters of a backbone that patterns of shell style name.
+def trained_of(backbone: nn.Module, part: Part, frozen: Sequence[str]) -> list[nn.Parameter]:
+    """Return the parameters of a backbone's part that no pattern of `frozen` names.
 
     Raises:
-        BackboneError: a pattern names none; the error names the recipe's key.
+        BackboneError: there is no such part, a pattern names no parameter, or none is left.
     """
+    left_out = {id(value) for value in _named(backbone, frozen)}
+    found = [value for value in parameters_of(backbone, part) if id(value) not in left_out]
+    if not found:
+        raise BackboneError(f"frozen: {', '.join(frozen)} leaves nothing of the backbone to train")
+    return found
+
+
+def _named(backbone: nn.Module, patterns: Sequence[str]) -> list[nn.Parameter]:
     known = dict(backbone.named_parameters())
-    found: dict[str, nn.Parameter] = {}
+    found: list[nn.Parameter] = []
     for pattern in patterns:
         names = fnmatch.filter(known, pattern)
         if not names:
             raise BackboneError(
-                f"{key}: {type(backbone).__name__} has no parameter {pattern!r}; it has"
+                f"frozen: {type(backbone).__name__} has no parameter {pattern!r}; it has"
                 f" {', '.join(list(known)[:4])} …"
             )
-        found |= {name: known[name] for name in names}
+        found += [known[name] for name in names]
     return found
 
 

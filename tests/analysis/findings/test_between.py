@@ -12,9 +12,10 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.between import csv_of_between, of_between
-from vtjobs.analysis.stats.difference import difference_of, welch
+from vtjobs.analysis.stats.difference import difference_of, paired, welch
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.run.comparing import Correction, Family, OverDatasets
 from vtjobs.jobs.run.comparing import Test as Kind
 
 from ...support.cells import cell
@@ -107,11 +108,11 @@ def test_single_runs_have_a_difference_and_no_test() -> None:
     [
         ("dataset", ComparisonPlan(), "--between dataset: no two gains differ in it"),
         ("backbon", ComparisonPlan(), "Did you mean 'backbone'"),
-        (
-            "backbone",
-            ComparisonPlan(looks=(3, 5)),
-            "would be one more look",
-        ),
+        ("backbone", ComparisonPlan(looks=(3, 5)), "would be one more look"),
+        ("backbone", ComparisonPlan(correction=Correction.DUNNETT), "correction: dunnett"),
+        ("backbone", ComparisonPlan(family=Family.SCREEN), "Add --family table"),
+        ("backbone", ComparisonPlan(over_datasets=OverDatasets.FIXED), "over_datasets: fixed"),
+        ("stage", ComparisonPlan(), "no two gains differ in it"),
     ],
 )
 def test_a_factor_without_two_gains_and_a_declared_look_are_refused(
@@ -127,6 +128,86 @@ def test_gains_over_one_baseline_are_no_difference_of_gains() -> None:
     two.append(changed(cells[1], cell_id="other", axes={"weight": 0.5}))
     with pytest.raises(BadInput, match="no two gains differ"):
         between(two, ComparisonPlan(), "weight")
+
+
+def weighted(weight: float, values: list[float], **more: object) -> Cell:
+    """Return a cell of DRLoc with a weight, which is an axis of its grid."""
+    name = f"drloc{weight}{more.get('backbone', '')}"
+    return changed(cell(name, values, axes={"weight": weight}, **more), head="drloc")
+
+
+def test_gains_that_share_a_cell_are_no_difference_of_gains() -> None:
+    # Of every pair of weights: the gain from 0.1 to 0.3 and that from 0.3 to 0.5 share a cell.
+    cells = [weighted(0.1, [1.0, 2.0]), weighted(0.3, [2.0, 4.0]), weighted(0.5, [3.0, 4.5])]
+    with pytest.raises(BadInput, match="no two gains differ"):
+        between(cells, ComparisonPlan(baseline="each"), "weight")
+
+
+def test_gains_over_baselines_of_several_weights_have_a_line_for_each() -> None:
+    cells = [
+        one
+        for backbone in ("swin", "cvt")
+        for one in (
+            weighted(0.1, [1.0, 2.0], backbone=backbone, match_id=backbone),
+            weighted(0.5, [2.0, 4.0], backbone=backbone, match_id=backbone),
+            changed(
+                cell(f"relvit{backbone}", [3.0, 4.0], backbone=backbone, match_id=backbone),
+                head="relvit",
+            ),
+        )
+    ]
+    # Three pairs on each backbone.
+    found = between(cells, ComparisonPlan(baseline="each"), "backbone")
+    assert [one.baseline_head for one in found] == ["drloc"] * 3
+
+
+def test_a_setting_of_zero_is_a_setting() -> None:
+    cells = [changed(one, axes={"mixup": 0.0}) for one in renamed(cells_of(swin=SWIN, cvt=CVT))]
+    (found,) = between(cells, ComparisonPlan(), "backbone")
+    assert found.where["mixup"] == 0.0
+
+
+def test_a_later_stage_is_compared_seed_by_seed() -> None:
+    """Its runs may start from the same weights on both datasets, so that their gains go
+    together.
+    """
+    both = {
+        "a": {"supervised": [70.0, 75.0, 80.0], "drloc": [71.0, 77.0, 83.0]},
+        "b": {"supervised": [60.0, 61.0, 62.0], "drloc": [60.5, 62.6, 64.4]},
+    }
+    cells = [
+        changed(one, dataset=one.backbone, backbone="vit", stage="finetune")
+        for one in renamed(cells_of(**both))
+    ]
+    (found,) = between(cells, ComparisonPlan(), "dataset")
+    gains = [[1.0, 2.0, 3.0], [0.5, 1.6, 2.4]]
+    alone = paired(*(dict(enumerate(one)) for one in gains))
+    assert found.by_seed and found.p == pytest.approx(alone.p)
+    assert found.p is not None and found.p < (welch(*gains).p or 1)
+
+
+def test_what_keeps_a_gain_from_a_test_is_said_of_its_level() -> None:
+    cells = renamed(cells_of(swin=SWIN, cvt=CVT))
+    cells[1] = changed(cells[1], diverged_seeds=[9])
+    (found,) = between(cells, ComparisonPlan(), "backbone")
+    assert found.p is None and found.why_not.startswith("swin: 1 diverged run(s)")
+
+
+def test_a_family_of_each_dataset_has_its_own_correction() -> None:
+    cells = [
+        changed(
+            one,
+            dataset=name,
+            cell_id=f"{name}{one.cell_id}",
+            baseline=one.baseline and f"{name}{one.baseline}",
+        )
+        for name in ("a", "b")
+        for one in renamed(cells_of(swin=SWIN, cvt=CVT))
+    ]
+    whole = between(cells, ComparisonPlan(), "backbone")
+    apart = between(cells, ComparisonPlan(family=Family.DATASET), "backbone")
+    assert [one.p_adjusted for one in whole] == pytest.approx([2 * (one.p or 0) for one in whole])
+    assert [one.p_adjusted for one in apart] == [one.p for one in apart]
 
 
 def test_table_and_data_name_both_levels() -> None:

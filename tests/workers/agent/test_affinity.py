@@ -87,3 +87,8 @@ def test_each_rank_of_a_run_has_the_cores_of_its_own_gpu() -> None:
     lane = Lane(index=0, gpus=["1", "2"], cores=NEAR)
     assert [lane.cores_of(rank) for rank in (0, 1)] == [tuple(range(40)), tuple(range(40, 80))]
     assert Lane(index=0).cores_of(0) == ()
+
+
+def test_sockets_that_overlap_are_left_alone() -> None:
+    near = {"0": frozenset(range(40)), "1": frozenset(range(20, 60))}
+    assert share_out(near, ["0", "1"], frozenset(range(60))) == {}

@@ -1,5 +1,6 @@
 """A run that follows others in one process ends as it does alone, bit for bit."""
 
+import os
 import random
 import time
 from functools import partial
@@ -47,6 +48,7 @@ def train(
     paths: dict[str, str],
     reuse: str,
     workers: int = 0,
+    lane: Lane | None = None,
 ) -> tuple[int, Any, list[Any]]:
     """Do a run; return its process, its last checkpoint, and the scores that it reported."""
     (folder / "run").mkdir(parents=True)
@@ -80,7 +82,7 @@ def train(
         order,
         first=0,
         count=1,
-        lane=Lane(index=0 if reuse else 1),
+        lane=lane or Lane(index=0 if reuse else 1),
         processes=Fitted(workers=workers, decoders=workers),
         listener=None,
         now=time.monotonic(),
@@ -125,6 +127,15 @@ def assert_same_as_alone(forge: Forge, folder: Path, runs: list[Run], workers: i
         (_, *warm), (_, *alone) = (found[number] for found in ends)
         assert differences(warm, alone) == [], f"{name}, after {number} others"
     assert len({pid for pid, *_ in ends[0]}) == 1
+
+
+def test_a_rank_runs_on_the_cores_of_its_gpus_socket(forge: Forge, tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    lane = Lane(index=7, gpus=["0"], cores={"0": frozenset({core})})
+    spec = run_spec(VIT, epochs=1, warmup_epochs=0.0)
+    pid, *_ = train(forge, spec, tmp_path, paths={}, reuse="yes", lane=lane)
+    # It waits for the next run.
+    assert os.sched_getaffinity(pid) == {core}
 
 
 # The rest of the pairs takes as long again, and shows the same.

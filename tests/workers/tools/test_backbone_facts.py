@@ -62,18 +62,27 @@ def test_what_cannot_be_made_is_told_in_timms_words(
         ({"trainable": "attention"}, "trainable: attention needs attention; ResNet has none"),
         ({"trainable": "classifier"}, None),
         ({"by_layer": True}, None),
-        ({"frozen": ("layer1.*", "*.bn1.*"), "init_only": ("fc.*",)}, None),
+        ({"frozen": ("layer1.*", "*.bn1.*")}, None),
         (
-            {"init_only": ("stem.*",)},
-            "init_only: ResNet has no parameter 'stem.*'; it has conv1.weight, bn1.weight, bn1.bias,"
+            {"frozen": ("stem.*",)},
+            "frozen: ResNet has no parameter 'stem.*'; it has conv1.weight, bn1.weight, bn1.bias,"
             " layer1.0.conv1.weight …",
         ),
+        ({"frozen": ("*",)}, "frozen: * leaves nothing of the backbone to train"),
     ],
 )
 def test_a_backbone_without_the_part_that_is_to_be_trained_is_told_before_anything_is_submitted(
     asked: dict[str, Any], words: str | None
 ) -> None:
     assert describe(changed(_question_of(CONVNET), **asked)).error == words
+
+
+def test_parameters_to_take_are_those_that_the_parent_has_and_that_fit() -> None:
+    parent = _question_of(CONVNET)
+    more = changed(parent, shape=changed(parent.shape, classes=7), parent=parent)
+    assert describe(changed(more, init_only=("layer1.*",))).error is None
+    told = describe(changed(more, init_only=("layer1.*", "fc.*"))).error or ""
+    assert "have nothing named 'fc.*' that the model can take" in told
 
 
 def test_many_questions_are_answered_by_one_process() -> None:

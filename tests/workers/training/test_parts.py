@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from vtjobs.jobs.run.settings import BackboneSettings
@@ -17,8 +18,8 @@ from vtjobs.workers.training.parts import (
     Part,
     layer_groups,
     leave_trainable,
-    named_parameters,
     parameters_of,
+    trained_of,
 )
 from vtjobs.workers.training.schedule import make_schedule
 from vtjobs.workers.training.trainee import Trainee, make_optimizer, make_trainee
@@ -143,10 +144,26 @@ def test_a_frozen_parameter_stays_frozen_beside_a_part_that_is_trained() -> None
 
 def test_a_pattern_that_names_no_parameter_is_told_with_names_that_there_are() -> None:
     model = timm.create_model("vit_tiny_patch16_224", num_classes=2)
-    with pytest.raises(
-        BackboneError, match=r"frozen: .* no parameter 'block\.\*'; it has cls_token"
-    ):
-        named_parameters(model, ["head.*", "block.*"], "frozen")
+    told = r"frozen: .* no parameter 'block\.\*'; it has cls_token"
+    with pytest.raises(BackboneError, match=told):
+        trained_of(model, "all", ["head.*", "block.*"])
+
+
+@pytest.mark.parametrize(("part", "frozen"), [("all", ("*",)), ("classifier", ("head.*",))])
+def test_a_recipe_that_leaves_nothing_to_train_is_told(part: Part, frozen: tuple[str, ...]) -> None:
+    with pytest.raises(BackboneError, match="leaves nothing of the backbone to train"):
+        made(VIT, part, frozen=frozen)
+
+
+def test_parameters_to_take_that_no_weights_have_are_told(tmp_path: Path) -> None:
+    # A classifier of other classes does not fit, and a run that took nothing would begin anew.
+    weights = {"head.weight": torch.zeros(7, 16), "norm.weight": torch.zeros(16)}
+    save_file(weights, tmp_path / MODEL)
+    model = made(VIT, "all").backbone
+    told = r"init_only: .* have nothing named 'head\.\*' that the model can take"
+    with pytest.raises(BackboneError, match=told):
+        load_weights(model, tmp_path / MODEL, only=["head.*"])
+    assert "norm.weight" not in load_weights(model, tmp_path / MODEL, only=["norm.*"])
 
 
 # The rate of each layer ---------------------------------------------------------------------------
