@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .arguments import LAST, known
+from .starts import start_linear
 
 WIDTHS, DEPTHS, HEADS = (64, 192, 384), (1, 2, 10), (1, 3, 6)
 
@@ -212,7 +213,7 @@ class CvT(nn.Module):
         self.head = nn.Linear(channels, num_classes) if num_classes else nn.Identity()
         if self.cls_token is not None and not self.cls_token.is_meta:
             nn.init.trunc_normal_(self.cls_token, std=0.02)
-            self.apply(_init_weights)
+            self.apply(start_linear)
 
     def forward_features(self, images: Tensor) -> Tensor:
         return self._official(images) if self.variant.official else self._shared(images)
@@ -266,14 +267,6 @@ class CvT(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))
-
-
-def _init_weights(layer: nn.Module) -> None:
-    """Start a layer as the authors' program does, which leaves convolutions as PyTorch has them."""
-    if isinstance(layer, nn.Linear):
-        nn.init.trunc_normal_(layer.weight, std=0.02)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
 
 
 @register_model

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .arguments import LAST, known, one_of
+from .starts import start_linear
 
 NORMS = ("layernorm", "batchnorm")
 POOLINGS = ("class_attention", "average")
@@ -192,7 +193,7 @@ class PatchConvNet(nn.Module):
         if not self.norm.weight.is_meta:
             if not (self.averages or self.is_per_class):
                 nn.init.trunc_normal_(self.cls_token, std=0.02)
-            self.apply(_init_weights)
+            self.apply(start_linear)
 
     def forward_features(self, images: Tensor) -> Tensor:
         patches = self.blocks(self.stem(images)).flatten(2).transpose(1, 2)
@@ -245,13 +246,6 @@ class PatchConvNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))
-
-
-def _init_weights(layer: nn.Module) -> None:
-    if isinstance(layer, nn.Linear):
-        nn.init.trunc_normal_(layer.weight, std=0.02)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
 
 
 def _make(usual: dict[str, Any], arguments: dict[str, Any]) -> PatchConvNet:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .arguments import known
+from .starts import start_linear
 
 default_cfgs = generate_default_cfgs(
     {
@@ -54,7 +55,7 @@ class AttentionPooledResNet(ResNet):
         self.norm = _norm(width)
         if not self.cls_token.is_meta:
             nn.init.trunc_normal_(self.cls_token, std=0.02)
-            self.pool.apply(_init_weights)
+            self.pool.apply(start_linear)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Return logits [B, classes] of a map [B, D, h, w], or what the classifier would get."""
@@ -71,13 +72,6 @@ class AttentionPooledResNet(ResNet):
     def no_weight_decay(self) -> set[str]:
         """Return what does not decay beside norms and biases."""
         return {"cls_token"}
-
-
-def _init_weights(layer: nn.Module) -> None:
-    if isinstance(layer, nn.Linear):
-        nn.init.trunc_normal_(layer.weight, std=0.02)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
 
 
 @register_model

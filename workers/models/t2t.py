@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .arguments import known
+from .starts import start_linear
 
 # Under fp16 the published 1e-8 is zero and the division gives NaN; it is kept because the division
 # is in fp32.
@@ -133,7 +134,7 @@ class T2TViT(VisionTransformer):
         fixed = sinusoids(*learnt.shape[1:])[None].to(learnt.device)
         self.register_parameter("pos_embed", nn.Parameter(fixed, requires_grad=False))
         if not fixed.is_meta:
-            self.apply(_init_weights)
+            self.apply(start_linear)
             nn.init.trunc_normal_(self.get_parameter("cls_token"), std=0.02)
 
 
@@ -147,13 +148,6 @@ def sinusoids(count: int, width: int) -> Tensor:
     angle = position / 10000 ** (2 * (index // 2) / width)
     angle[:, 0::2], angle[:, 1::2] = angle[:, 0::2].sin(), angle[:, 1::2].cos()
     return angle.float()
-
-
-def _init_weights(layer: nn.Module) -> None:
-    if isinstance(layer, nn.Linear):
-        nn.init.trunc_normal_(layer.weight, std=0.02)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
 
 
 # One size per model: the fixed positions are those of one grid.
