@@ -26,6 +26,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "compare",
         "variance",
         "mcnemar",
+        "disagreement",
         "scatter",
         "against",
         "papers",
@@ -82,6 +83,7 @@ READING = frozenset(
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
         *("diff", "cost", "eff", "usage", "metrics"),
         *("failures", "compare", "variance", "mcnemar", "scatter", "against", "papers", "power"),
+        "disagreement",
         *("visualize", "doctor", "config", "schema", "catalog", "notify", "top", "ui", "help"),
     )
 )

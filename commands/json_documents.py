@@ -27,6 +27,7 @@ DOCUMENTS = {
     "evaluate": "db.records:ResultRow[]",
     "visualize": "orchestrator.housekeeping.visualize:Visualized",
     "mcnemar": "analysis.findings.per_image:ComparedRuns",
+    "disagreement": "analysis.findings.disagreement:Disagreements",
     "export": "orchestrator.housekeeping.export:Exported",
     "import": "orchestrator.requests.import_runs:Import",
     "export --to": "analysis.output.exported_curves:Exported",

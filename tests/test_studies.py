@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from math import sqrt
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from scipy.stats import t
@@ -202,6 +203,23 @@ def test_two_checkpoints_are_compared_on_the_same_images(study: Cli) -> None:
     assert "not two methods" in study("mcnemar", first, other).stderr
     missing = study("mcnemar", first, other, "--set", "val")
     assert missing.returncode == 3 and "has no per-image results on val" in missing.stderr
+
+
+def test_methods_and_seeds_are_told_by_how_often_they_choose_another_class(study: Cli) -> None:
+    (table,) = study.json("disagreement", "tiny")["tables"]
+    assert [one["head"] for one in table["classifiers"]] == ["supervised", "relvit"]
+    (own, between), (again, other) = table["rates"]
+    assert between == again and min(own, between, other) > 0
+    scores = {run["run_id"]: run["top1"] for run in study.json("runs", "tiny")}
+    for one in table["classifiers"]:
+        mean = fmean(scores[run_id] for run_id in one["run_ids"])
+        assert one["error"] == pytest.approx(100 - mean)
+    assert "choose different classes" in study("disagreement", "tiny", "--runs").stderr
+    runs = sum(len(one["run_ids"]) for one in table["classifiers"])
+    lines = study.ok("disagreement", "tiny", "--runs", "--format", "csv").splitlines()
+    assert len(lines) == 1 + runs**2
+    missing = study("disagreement", "tiny", "--set", "val")
+    assert missing.returncode == 3 and "no selected run has stored predictions" in missing.stderr
 
 
 def test_images_that_every_seed_holds_out_anew_are_not_compared(study: Cli) -> None:

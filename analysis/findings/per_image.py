@@ -9,7 +9,6 @@ shrink with a larger one.
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ...jobs.documents import Document
@@ -22,7 +21,8 @@ from .cell import Cell
 from .study import AnyStudy
 
 SCHEMA_VERSION = 1
-FILE = "correct.safetensors"
+CORRECT = "correct.safetensors"
+CHOSEN = "chosen.safetensors"
 
 
 class Split(Document, frozen=True, kw_only=True):
@@ -210,28 +210,41 @@ def read(workspace: Workspace, run_id: str, set_name: str) -> Any:
 
     Runs of older versions and those without a classifier have none.
     """
+    import numpy
+
+    stored, size = _stored(workspace, run_id, CORRECT, set_name)
+    return None if stored is None else numpy.unpackbits(stored, count=int(size)).astype(bool)
+
+
+def read_chosen(workspace: Workspace, run_id: str, set_name: str) -> Any:
+    """Return the class that a completed run's final weights choose for each image of a set, [J]
+    int16 or int32, or None where they are not stored, as `read` does.
+    """
+    return _stored(workspace, run_id, CHOSEN, set_name)[0]
+
+
+def _stored(workspace: Workspace, run_id: str, file: str, set_name: str) -> tuple[Any, str]:
+    """Return what the final checkpoint has of a set in a file, and the file's word on it.
+
+    Nothing where it is not there, or cannot be read.
+    """
+    from safetensors import SafetensorError, safe_open
+
     folder = workspace.run(run_id)
     attempt = completed_by(folder, 1 << 30)
     if attempt is None:
-        return None
+        return None, ""
     newest = max(folder.checkpoints(attempt).glob("step-*"), default=None)
-    return (
-        _bits(newest / FILE, set_name) if newest is not None and (newest / FILE).exists() else None
-    )
-
-
-def _bits(path: Path, set_name: str) -> Any:
-    import numpy
-    from safetensors import SafetensorError, safe_open
-
+    if newest is None:
+        return None, ""
     try:
-        with safe_open(str(path), framework="np") as stored:
+        with safe_open(str(newest / file), framework="np") as stored:
             if set_name not in stored.keys():
-                return None
-            size = int(stored.metadata()[set_name])
-            return numpy.unpackbits(stored.get_tensor(set_name), count=size).astype(bool)
+                return None, ""
+            told = (stored.metadata() or {}).get(set_name, "")
+            return stored.get_tensor(set_name), told
     except (SafetensorError, OSError):
-        return None
+        return None, ""
 
 
 def variance(workspace: Workspace, cells: list[Cell]) -> list[CellSplit]:

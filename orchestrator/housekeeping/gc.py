@@ -15,7 +15,13 @@ from ..loop.context import Context
 
 # What stays of the final checkpoint of a completed run.
 # With the bit per test image, which is small and cannot be had again without scoring.
-WEIGHTS = ("model.safetensors", "ema.safetensors", "correct.safetensors", "manifest.json")
+WEIGHTS = (
+    "model.safetensors",
+    "ema.safetensors",
+    "correct.safetensors",
+    "chosen.safetensors",
+    "manifest.json",
+)
 
 
 class Garbage(Document, frozen=True, kw_only=True):

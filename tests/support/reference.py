@@ -74,6 +74,7 @@ EXAMPLES = {
     "compare": "vtjobs compare tiny",
     "variance": "vtjobs variance tiny",
     "mcnemar": "vtjobs mcnemar RUN OTHER",
+    "disagreement": "vtjobs disagreement tiny",
     "against": "vtjobs against drloc:4 tiny",
     "papers show": "vtjobs papers show drloc:4",
     "papers audit": "vtjobs papers audit drloc",

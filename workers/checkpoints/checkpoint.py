@@ -19,7 +19,7 @@ from torch import Tensor
 from ...jobs.atomic_files import fsync_folder, make_folder, open_file
 from ...jobs.documents import to_plain
 from ..environment import Origin
-from .manifest import CORRECT, EMA, MANIFEST, MODEL, STATE, Manifest, StoredFile
+from .manifest import CHOSEN, CORRECT, EMA, MANIFEST, MODEL, STATE, Manifest, StoredFile
 
 KEEP = 2
 STAGE_PREFIX = ".stage-"
@@ -36,11 +36,13 @@ def save(
     state: dict[str, Any],
     origin: Origin,
     correct: dict[str, Tensor] | None = None,
+    chosen: dict[str, Tensor] | None = None,
 ) -> tuple[Path, int]:
     """Publish a checkpoint as `folder/step-<step>`; return its path and size in bytes.
 
     Of `correct`, set -> [N] bool, eight images go into a byte, the first one in its highest bit; N
-    is in the metadata.
+    is in the metadata. Of `chosen`, set -> [N] of whole numbers, classes are stored as int16 where
+    all fit, else as int32.
 
     It is either whole and on disk when this returns, or not there. Older ones but the last two are
     then removed.
@@ -66,6 +68,8 @@ def save(
         contents[CORRECT] = to_bytes(
             packed, {name: str(len(bits)) for name, bits in correct.items()}
         )
+    if chosen:
+        contents[CHOSEN] = to_bytes({name: _narrow(classes) for name, classes in chosen.items()})
     total = sum(len(data) for data in contents.values())
     _require_space(folder, total)
     staged = folder / f"{STAGE_PREFIX}{step}-{secrets.token_hex(4)}"
@@ -82,6 +86,11 @@ def save(
         raise
     fsync_folder(folder)
     return target, total
+
+
+def _narrow(classes: Tensor) -> Tensor:
+    fits = int(classes.max()) <= torch.iinfo(torch.int16).max
+    return classes.to(torch.int16 if fits else torch.int32)
 
 
 def keep_newest(folder: Path, count: int = KEEP) -> None:

@@ -16,6 +16,7 @@ EMA = "ema.safetensors"
 STATE = "train.pt"
 # Of the last checkpoint: which images of each set the final weights classify rightly, a bit each.
 CORRECT = "correct.safetensors"
+CHOSEN = "chosen.safetensors"
 
 
 class Rejected(Exception):
@@ -73,7 +74,7 @@ def verify(folder: Path, *, run_id: str, only: tuple[str, ...] | None = None) ->
 def _read(folder: Path) -> Manifest:
     try:
         manifest = from_plain(json.loads((folder / MANIFEST).read_bytes()), Manifest)
-        if not all(name in (MODEL, EMA, STATE, CORRECT) for name in manifest.files):
+        if not all(name in (MODEL, EMA, STATE, CORRECT, CHOSEN) for name in manifest.files):
             raise ValueError("its list of files is invalid")
     except FileNotFoundError:
         raise (Rejected("no manifest") if folder.exists() else Missing("missing")) from None

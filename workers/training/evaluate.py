@@ -28,6 +28,34 @@ class Diverged(VtjobsError):
     """The loss is no longer a finite number."""
 
 
+class Answers:
+    """What a classifier says of each image of a set; this rank's images until they are shared."""
+
+    def __init__(self, source: EvalSource) -> None:
+        # Zeros where another rank has the image: the sum over the ranks is all of them.
+        self._right = torch.zeros(source.size, dtype=torch.float64)
+        self._chosen = torch.zeros(source.size, dtype=torch.float64)
+        self._batch_size = source.batch_size
+
+    def add(self, chosen: Tensor, right: Tensor, number: int) -> None:
+        """Take in a batch.
+
+        Args:
+            chosen: [B] int64, the most probable class of each image.
+            right: [B] bool, whether it is right.
+            number: of the batch, among those of all ranks.
+        """
+        place = slice(number * self._batch_size, number * self._batch_size + len(right))
+        self._right[place] = right.double().cpu()
+        self._chosen[place] = chosen.double().cpu()
+
+    def shared(self, group: Group) -> tuple[Tensor, Tensor]:
+        """Return of the whole set, the same on every rank: [N] bool whether the chosen class is
+        right, and [N] int64 which it is.
+        """
+        return group.sum(self._right) > 0, group.sum(self._chosen).long()
+
+
 def evaluate(
     model: nn.Module,
     source: EvalSource,
@@ -35,7 +63,7 @@ def evaluate(
     numerics: Any,
     *,
     keep_going: Callable[[], bool] = lambda: True,
-    correct: Tensor | None = None,
+    answers: Answers | None = None,
     forward: Callable[[Tensor], Tensor] | None = None,
     metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> dict[str, float] | None:
@@ -43,8 +71,8 @@ def evaluate(
 
     None where the ranks agreed to stop.
 
-    Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of
-    this rank that is classified rightly. `forward` calls the model where it is compiled.
+    Evaluation draws no random numbers. `answers` is given what the model says of each image of this
+    rank. `forward` calls the model where it is compiled.
     """
     # A lab's own metric asks for one label an image.
     kept = _Kept(source) if metrics and not source.has_answers else None
@@ -59,9 +87,10 @@ def evaluate(
             logits = logits.masked_fill(~source.only, -torch.inf)
         if kept is not None:
             kept.add(logits, labels, number)
-        ranked = _are_right(logits.topk(wanted, dim=1).indices, labels)
-        if correct is not None:
-            correct[number * source.batch_size :][: len(labels)] = ranked[:, 0].double().cpu()
+        chosen = logits.topk(wanted, dim=1).indices
+        ranked = _are_right(chosen, labels)
+        if answers is not None:
+            answers.add(chosen[:, 0], ranked[:, 0], number)
         return {
             "top1": 100 * ranked[:, 0].sum(),
             "loss": _loss(logits, labels),
@@ -203,15 +232,17 @@ class Examiner:
         if compiles:
             sizes = {EVAL_BATCH}
             self.forwards = {name: compiled(one, sizes) for name, one in self.modules.items()}
-        # Set -> [N] bool, where the last look was the final one.
+        # Set -> [N] bool whether an image is classified rightly, and [N] int64 the class chosen,
+        # where the last look was the final one.
         self.correct: dict[str, Tensor] = {}
+        self.chosen: dict[str, Tensor] = {}
 
     def scores(
         self, keep_going: Callable[[], bool], *, final: bool
     ) -> dict[str, dict[str, float]] | None:
         """Return set -> scores, or None where the ranks agreed to stop.
 
-        After the final look `correct` is there.
+        After the final look `correct` and `chosen` are there.
 
         Raises:
             Diverged: the loss is no number.
@@ -219,14 +250,14 @@ class Examiner:
         found = {}
         for name, source in self.sources.items():
             # Of masks and objects no image is right or wrong as a whole.
-            has_bits = final and self.trainee.labels and isinstance(source, EvalSource)
-            bits = torch.zeros(source.size, dtype=torch.float64) if has_bits else None
-            scores = self._of_set(name, source, keep_going, bits)
+            is_kept = final and self.trainee.labels
+            answers = Answers(source) if is_kept and isinstance(source, EvalSource) else None
+            scores = self._of_set(name, source, keep_going, answers)
             if scores is None:
                 return None
             found[name] = scores
-            if bits is not None:
-                self.correct[name] = self.group.sum(bits) > 0
+            if answers is not None:
+                self.correct[name], self.chosen[name] = answers.shared(self.group)
         return found
 
     def _of_set(
@@ -234,7 +265,7 @@ class Examiner:
         name: str,
         source: EvalSource | MaskSource | ObjectSource,
         keep_going: Callable[[], bool],
-        bits: Tensor | None,
+        answers: Answers | None,
     ) -> dict[str, float] | None:
         found: dict[str, float] = {}
         labels = self.trainee.labels
@@ -260,7 +291,7 @@ class Examiner:
                     self.group,
                     self.numerics,
                     keep_going=keep_going,
-                    correct=None if prefix else bits,
+                    answers=None if prefix else answers,
                     forward=self.forwards.get(prefix),
                     metrics=self.metrics,
                 )

@@ -28,6 +28,7 @@ def publish(training: "Training", sums: dict[str, Tensor]) -> int:
         state=state_of(training, sums),
         origin=training.plan.origin,
         correct=training.examiner.correct,
+        chosen=training.examiner.chosen,
     )
     return size
 

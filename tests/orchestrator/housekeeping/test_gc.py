@@ -9,7 +9,14 @@ from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab
 
-FILES = ("model.safetensors", "ema.safetensors", "correct.safetensors", "train.pt", "manifest.json")
+FILES = (
+    "model.safetensors",
+    "ema.safetensors",
+    "correct.safetensors",
+    "chosen.safetensors",
+    "train.pt",
+    "manifest.json",
+)
 
 
 def checkpoint(lab: Lab, run_id: str, attempt: int, step: int | str, *, bytes: int = 1000) -> Path:

@@ -11,6 +11,7 @@ import numpy
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -317,7 +318,7 @@ def _bits(place: Path) -> dict[str, list[bool]]:
 
 
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_the_last_checkpoint_says_which_images_are_classified_rightly(
+def test_the_last_checkpoint_says_what_the_model_chooses_and_where_it_is_right(
     ranks: Ranks, tmp_path: Path, world_size: int
 ) -> None:
     spec = run_spec(epochs=2, virtual_ranks=3, batch_size=255)
@@ -337,15 +338,25 @@ def test_the_last_checkpoint_says_which_images_are_classified_rightly(
     )
     model.eval()
     with torch.no_grad():
-        wanted = [
-            flag
+        said = [
+            (int(choice), bool(choice == label))
             for batch in source.batches()
             if batch
-            for flag in (model(batch[0]).argmax(1) == batch[1]).tolist()
+            for choice, label in zip(model(batch[0]).argmax(1), batch[1], strict=True)
         ]
+    wanted = [flag for _, flag in said]
     assert sum(a != b for a, b in zip(found["test"], wanted, strict=True)) <= 1
+    chosen = load_file(str(last / "chosen.safetensors"))
+    assert chosen["test"].dtype == torch.int16
+    assert sum(a != b for a, (b, _) in zip(chosen["test"].tolist(), said, strict=True)) <= 1
     earlier = [place for place in (tmp_path / "run").glob("step-*") if place != last]
-    assert earlier and not any((place / "correct.safetensors").exists() for place in earlier)
+    kept = [
+        name
+        for name in ("correct", "chosen")
+        for place in earlier
+        if (place / f"{name}.safetensors").exists()
+    ]
+    assert earlier and not kept
 
 
 class _Reads(TorchDispatchMode):

@@ -1,0 +1,200 @@
+"""On how many images classifiers decide differently: between methods, between seeds, between runs.
+
+After the thesis (Touvron 2022), table 3.4. Two classifiers may be equally accurate and yet choose
+other classes; how right they are is no part of this.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...jobs.documents import Document, changed
+from ...jobs.run.spec import Axes
+from ...jobs.workspace.paths import Workspace
+from . import per_image
+from .cell import Cell
+
+SCHEMA_VERSION = 1
+
+
+class Classifier(Document, frozen=True, kw_only=True):
+    """A row of the table: a cell with its seeds, or one run."""
+
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: Axes
+    seeds: list[int]
+    """Whose predictions count."""
+    run_ids: list[str]
+    """Of these seeds."""
+    error: float
+    """Images on which it is wrong, mean over the seeds, in percent."""
+
+
+class Disagreement(Document, frozen=True, kw_only=True):
+    """Which share of the same images classifiers decide differently."""
+
+    schema_version: int
+    set: str
+    images: int
+    """Of the set."""
+    classifiers: list[Classifier]
+    """In the order of the table's rows and columns."""
+    rates: list[list[float | None]]
+    """Images on which two classifiers choose different classes, in percent: the mean over all pairs
+    of their runs. A cell with itself: over the pairs of different seeds, and None with one seed. A
+    run with itself: 0."""
+
+
+class Without(Document, frozen=True, kw_only=True):
+    """A cell that is in no table."""
+
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: Axes
+    why: str
+    """What it lacks."""
+
+
+class Disagreements(Document, frozen=True, kw_only=True):
+    """All tables of a selection."""
+
+    tables: list[Disagreement]
+    """One for each set of images."""
+    without: list[Without]
+    """Cells that are part of none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A classifier with what its runs say of each image."""
+
+    classifier: Classifier
+    images: tuple[Any, ...]
+    """Equal where the images are the same ones."""
+    chosen: list[Any]
+    """[J] whole numbers of each run."""
+
+
+def disagreements(
+    workspace: Workspace, cells: Sequence[Cell], *, by_run: bool = False
+) -> Disagreements:
+    """Return how often the cells of a report (with its `run_ids`) decide differently.
+
+    Args:
+        workspace: where the runs lie.
+        cells: of any datasets; those that were scored on the same images share a table.
+        by_run: a row for each run instead of each cell.
+    """
+    rows: list[_Row] = []
+    without = []
+    for cell in cells:
+        own = _runs_of(workspace, cell)
+        if not own:
+            without.append(_left_out(cell, "no completed run has stored predictions"))
+        elif by_run:
+            rows += own
+        elif len({row.images for row in own}) > 1:
+            without.append(_left_out(cell, "each seed holds out different images"))
+        else:
+            rows.append(_merged(own))
+    by_images: dict[tuple[Any, ...], list[_Row]] = {}
+    for row in rows:
+        by_images.setdefault(row.images, []).append(row)
+    tables = [_table(cells[0].set, group, by_run) for group in by_images.values()]
+    return Disagreements(tables=tables, without=without)
+
+
+def rate(one: Any, other: Any) -> float:
+    """Return the share of images for which two classifiers choose different classes, in percent.
+
+    Args:
+        one: [J] classes that the first chose.
+        other: the same of the second.
+    """
+    return 100 * float((one != other).mean())
+
+
+def _table(set_name: str, rows: Sequence[_Row], by_run: bool) -> Disagreement:
+    size = len(rows)
+    rates: list[list[float | None]] = [[0.0 if by_run else None] * size for _ in rows]
+    for first, second in itertools.combinations(range(size), 2):
+        pairs = itertools.product(rows[first].chosen, rows[second].chosen)
+        rates[first][second] = rates[second][first] = _mean([rate(*pair) for pair in pairs])
+    if not by_run:
+        for place, row in enumerate(rows):
+            rates[place][place] = _mean(
+                [rate(*pair) for pair in itertools.combinations(row.chosen, 2)]
+            )
+    return Disagreement(
+        schema_version=SCHEMA_VERSION,
+        set=set_name,
+        images=len(rows[0].chosen[0]),
+        classifiers=[row.classifier for row in rows],
+        rates=rates,
+    )
+
+
+def _runs_of(workspace: Workspace, cell: Cell) -> list[_Row]:
+    assert cell.run_ids is not None, "the report was made without specs"
+    found = []
+    for seed, run_id in cell.run_ids.items():
+        chosen = per_image.read_chosen(workspace, run_id, cell.set)
+        right = per_image.read(workspace, run_id, cell.set)
+        if chosen is None or right is None:
+            continue
+        classifier = Classifier(
+            cell_id=cell.cell_id,
+            backbone=cell.backbone,
+            dataset=cell.dataset,
+            head=cell.head,
+            recipe=cell.recipe,
+            stage=cell.stage,
+            axes=cell.axes,
+            seeds=[seed],
+            run_ids=[run_id],
+            error=100 * float(1 - right.mean()),
+        )
+        images = per_image.images_of(workspace, run_id, cell.set)
+        found.append(_Row(classifier=classifier, images=images, chosen=[chosen]))
+    return found
+
+
+def _merged(rows: Sequence[_Row]) -> _Row:
+    """Return a cell's runs as one row."""
+    own = [row.classifier for row in rows]
+    merged = changed(
+        own[0],
+        seeds=[seed for one in own for seed in one.seeds],
+        run_ids=[run_id for one in own for run_id in one.run_ids],
+        error=math.fsum(one.error for one in own) / len(own),
+    )
+    chosen = [classes for row in rows for classes in row.chosen]
+    return _Row(classifier=merged, images=rows[0].images, chosen=chosen)
+
+
+def _left_out(cell: Cell, why: str) -> Without:
+    return Without(
+        cell_id=cell.cell_id,
+        backbone=cell.backbone,
+        dataset=cell.dataset,
+        head=cell.head,
+        recipe=cell.recipe,
+        stage=cell.stage,
+        axes=cell.axes,
+        why=why,
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
