@@ -10,7 +10,7 @@ import typer
 from .options import Json
 
 if TYPE_CHECKING:
-    from ..jobs.run.cost import Cost, MemoryLine
+    from ..jobs.run.cost import Cost, MemoryLine, PrintedCost
 
 Name = Annotated[
     str | None,
@@ -177,9 +177,18 @@ def _print_costs(found: "Sequence[Cost]") -> None:
 
     one = found[0]
     terminal.print_table(
-        ["BACKBONE", "PIXELS", "PARAMETERS", "GFLOPS", "IMAGES/S", "BATCH", "PEAK MEMORY"],
+        [
+            "BACKBONE",
+            "PIXELS",
+            "TOKENS",
+            "PARAMETERS",
+            "GFLOPS",
+            "IMAGES/S",
+            "BATCH",
+            "PEAK MEMORY",
+        ],
         [_cost(row) for row in found],
-        right=(1, 2, 3, 4, 5, 6),
+        right=(1, 2, 3, 4, 5, 6, 7),
     )
     made = ", ".join(
         f"{name} {version}" for name, version in one.software.items() if name in ("torch", "timm")
@@ -205,12 +214,23 @@ def _printed(one: "Cost") -> str:
     printed = one.printed
     if printed is None:
         return ""
-    ratio = "" if printed.speed_ratio is None else f"; here ×{printed.speed_ratio:.2g}"
+    memory = printed.peak_memory_bytes
+    figures = f"{printed.images_per_second:,.0f} images/s"
+    figures += "" if memory is None else f" and {memory / 2**20:,.0f} MiB"
+    batch = "the largest batch that fits" if printed.batch is None else f"batch {printed.batch}"
+    precision = "" if printed.precision is None else f", {printed.precision}"
     return (
-        f"{one.backbone} in the {printed.source}: {printed.images_per_second:,.0f} images/s and"
-        f" {printed.peak_memory_bytes / 2**20:,.0f} MiB at inference on a {printed.device}, batch"
-        f" {printed.batch}, {printed.precision}{ratio}"
+        f"{one.backbone} in the {printed.source}: {figures} at inference on a {printed.device},"
+        f" {batch}{precision}{_ratio(one, printed)}"
     )
+
+
+def _ratio(one: "Cost", printed: "PrintedCost") -> str:
+    """Return how a measurement compares with a printed one, or why it does not."""
+    if printed.differs:
+        return f"; not comparable: other {' and '.join(printed.differs)}"
+    memory = "" if printed.memory_ratio is None else f", memory ×{printed.memory_ratio:.2g}"
+    return f"; here, on {one.device}: speed ×{printed.speed_ratio:.2g}{memory}"
 
 
 def _cost(one: "Cost") -> list[str]:
@@ -224,6 +244,7 @@ def _cost(one: "Cost") -> list[str]:
     return [
         one.backbone,
         str(one.image_size),
+        "–" if one.tokens is None else f"{one.tokens:,}",
         f"{one.parameters:,}",
         f"{one.multiply_adds / 1e9:.3g}",
         speed,

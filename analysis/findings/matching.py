@@ -34,7 +34,7 @@ BACKBONES = {
     "swin_b": ("swin_base_patch4_window7_224",),
     "cait_b12": ("cait_m36_384",),
     "cait_s36_path": ("deit_s", branches.BACKBONE, "cait_s36"),
-    **{f"vit_{size}": (f"deit3_{size}",) for size in ("t", "s", "b", "l", "h", "h52")},
+    **{f"vit_{size}": (f"deit3_{size}",) for size in ("t", "s", "b", "l", "h", "h52", "h26x2")},
 }
 DATASETS = {"inat18": "inat2018", "inat19": "inat2019", "coco": "coco2017"}
 IN_PROTOCOL = {("relvit", "flowers102"): "flowers102_relvit"}

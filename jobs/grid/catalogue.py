@@ -1,5 +1,6 @@
 """The catalogue: ready grids, recipes, backbones and datasets that ship as data files."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -253,20 +254,41 @@ def recipe_on(set_name: str, dataset: DatasetSettings, recipe: RecipeSettings) -
 
 
 def printed_cost(cost: Cost) -> PrintedCost | None:
-    """Return what a paper prints of a measured backbone at its size, or None."""
-    document = _document("complexity.yaml").data
-    printed = document["models"].get(cost.backbone, {}).get(str(cost.image_size))
-    if printed is None:
-        return None
-    speed, megabytes = printed
+    """Return what a paper prints of a measured backbone at its size, or None.
+
+    Of several tables, the one whose conditions are those of the measurement; else the first.
+    """
+    found = [
+        _printed(cost, table, table["models"][cost.backbone][str(cost.image_size)])
+        for table in _document("complexity.yaml").data["tables"]
+        if str(cost.image_size) in table["models"].get(cost.backbone, {})
+    ]
+    return min(found, key=lambda one: bool(one.differs), default=None)
+
+
+def _printed(cost: Cost, table: Mapping[str, Any], values: Sequence[float | None]) -> PrintedCost:
+    speed, megabytes = values
+    assert speed is not None, "each entry has a speed"
+    printed = None if megabytes is None else round(megabytes * 2**20)
+    is_batch = cost.largest_batch if table["batch"] == "largest" else cost.batch == table["batch"]
+    same = {
+        "pass": cost.pass_ == "inference",
+        "batch": is_batch,
+        "precision": table["precision"] in (None, cost.precision),
+    }
+    differs = [name for name, is_same in same.items() if not is_same]
+    peak = cost.peak_memory_bytes
+    has_both = not differs and peak is not None and printed is not None
     return PrintedCost(
-        source=document["source"],
-        device=document["device"],
-        batch=document["batch"],
-        precision=document["precision"],
+        source=table["source"],
+        device=table["device"],
+        batch=None if table["batch"] == "largest" else table["batch"],
+        precision=table["precision"],
         images_per_second=float(speed),
-        peak_memory_bytes=megabytes * 2**20,
-        speed_ratio=cost.images_per_second / speed if cost.pass_ == "inference" else None,
+        peak_memory_bytes=printed,
+        differs=differs,
+        speed_ratio=None if differs else cost.images_per_second / speed,
+        memory_ratio=peak / printed if has_both else None,  # type: ignore[operator]
     )
 
 

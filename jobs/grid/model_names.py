@@ -12,6 +12,7 @@ OWN = frozenset(
     (
         "cvt_13",
         "cvt_13_drloc",
+        "deit3_huge_26x2",
         "deit_small_late_class",
         "deit_small_scaled",
         "vit_b16_drloc",

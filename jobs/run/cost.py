@@ -13,16 +13,20 @@ class PrintedCost(Document, frozen=True, kw_only=True):
     """Paper and table."""
     device: str
     """That it was measured on."""
-    batch: int
-    """Images at a time."""
-    precision: str
-    """fp16: mixed precision."""
+    batch: int | None
+    """Images at a time; null: the largest batch that fits."""
+    precision: str | None
+    """fp16: mixed precision; null where the text does not say."""
     images_per_second: float
     """Of inference."""
-    peak_memory_bytes: int
-    """On that device."""
+    peak_memory_bytes: int | None
+    """On that device; null where it is not printed."""
+    differs: list[str]
+    """In what our measurement differs beside the device: `pass`, `batch`, `precision`."""
     speed_ratio: float | None
-    """Ours over the printed images per second; null where ours is of training."""
+    """Ours over the printed images per second; null where the measurements differ."""
+    memory_ratio: float | None
+    """Ours over the printed peak memory; null where the measurements differ, or without a GPU."""
 
 
 class MemoryLine(Document, frozen=True, kw_only=True):
@@ -52,8 +56,14 @@ class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Trained or not."""
     multiply_adds: int
     """Of one image, which the papers call FLOPs."""
+    tokens: int | None = None
+    """Patch tokens of an image in the last layer, or places of its last map: 196 of a DeiT at 224
+    pixels. Class tokens do not count. Null where the features form no grid.
+    """
     batch: int
     """Images at a time."""
+    largest_batch: bool = False
+    """Whether this is the largest batch that fits the GPU."""
     image_size: int
     """Side of the input, pixels."""
     precision: str

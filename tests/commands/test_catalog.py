@@ -20,17 +20,51 @@ def test_a_speed_is_never_printed_with_an_exponent(speed: float, shown: str) -> 
     assert shown in _cost(changed(COST, images_per_second=speed))
 
 
-def test_a_papers_speed_stands_beside_ours_with_its_device() -> None:
-    cost = changed(COST, printed=printed_cost(COST))
-    assert _printed(cost) == (
-        "deit_s in the thesis, tables 5.1 and 6.7: 1,891 images/s and 987 MiB at inference on a V100"
-        " 32 GB, batch 256, fp16; here ×0.1"
-    )
+@pytest.mark.parametrize(
+    ("conditions", "text"),
+    [
+        (
+            {"batch": 256, "precision": "fp16", "device": "H100", "peak_memory_bytes": 987 * 2**20},
+            "deit_s in the thesis, tables 5.1, 5.2, 6.7 and 6.8: 1,891 images/s and 987 MiB at"
+            " inference on a V100 32 GB, batch 256, fp16; here, on H100: speed ×0.1, memory ×1",
+        ),
+        (
+            {"batch": 32, "images_per_second": 94.04},
+            "deit_s in the thesis, table 4.1: 940 images/s and 217 MiB at inference on a V100 32 GB,"
+            " batch 32; here, on CPU: speed ×0.1",
+        ),
+        (
+            {"batch": 900, "largest_batch": True, "images_per_second": 94.04},
+            "deit_s in the thesis, table 3.5: 940 images/s at inference on a V100 16 GB, the largest"
+            " batch that fits; here, on CPU: speed ×0.1",
+        ),
+    ],
+)
+def test_each_published_condition_has_its_own_printed_speed_and_both_devices_are_named(
+    conditions: dict[str, object], text: str
+) -> None:
+    cost = changed(COST, **conditions)
+    assert _printed(changed(cost, printed=printed_cost(cost))) == text
 
 
-def test_training_is_not_held_against_inference() -> None:
-    printed = printed_cost(changed(COST, pass_="training"))
-    assert printed is not None and printed.speed_ratio is None
+@pytest.mark.parametrize(
+    ("conditions", "differs"),
+    [
+        ({"pass_": "training", "batch": 256, "precision": "fp16"}, ["pass"]),
+        ({}, ["batch", "precision"]),
+        ({"batch": 256}, ["precision"]),
+        ({"batch": 900, "precision": "fp16"}, ["batch"]),
+    ],
+)
+def test_a_measurement_under_other_conditions_has_no_ratio(
+    conditions: dict[str, object], differs: list[str]
+) -> None:
+    cost = changed(COST, **conditions)
+    printed = printed_cost(cost)
+    assert printed is not None and printed.differs == differs
+    assert printed.speed_ratio is None and printed.memory_ratio is None
+    told = f"not comparable: other {' and '.join(differs)}"
+    assert _printed(changed(cost, printed=printed)).endswith(told)
 
 
 @pytest.mark.parametrize("changes", [{"image_size": 96}, {"backbone": "vit_mini"}])
@@ -41,6 +75,6 @@ def test_nothing_is_printed_of_what_no_table_has(changes: dict[str, object]) -> 
 def test_every_model_with_a_printed_speed_is_one_that_can_be_measured() -> None:
     import timm
 
-    models = catalogue._document("complexity.yaml").data["models"]
+    tables = catalogue._document("complexity.yaml").data["tables"]
     known = {*catalogue.backbones(), *timm.list_models()}
-    assert models.keys() <= known
+    assert {name for table in tables for name in table["models"]} <= known

@@ -37,6 +37,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "cait_xxs24": SMALL,
     "resmlp_s12": {"embed_dim": 16, "num_blocks": 2},
     "deit3_b": SMALL,
+    "deit3_h26x2": SMALL,
     "patchconvnet_s60": {"depth": 2},
 }
 TASKS = ["sprel", "dist", "ang", "abspos"]

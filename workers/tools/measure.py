@@ -25,7 +25,9 @@ from ...jobs.run.cost import Cost
 from ...jobs.run.settings import BackboneSettings, ModelShape
 from .. import models  # noqa: F401  registers ours with timm
 from ..environment import software
+from ..errors import BackboneError
 from ..models.backbones import build
+from ..models.tokens import Tap, grid_shapes
 from ..training.trainee import make_numerics
 from .alive import memory_of
 from .each import each
@@ -65,6 +67,8 @@ def measure(
     numerics = make_numerics(device, precision=precision)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     flops = multiply_adds(model, (3, image_size, image_size), device)
+    tokens = _tokens(model, image_size)
+    is_largest = batch is None
     if batch is None:
         batch = _largest(
             lambda count: _step(model, count, image_size, classes, numerics, training, device),
@@ -79,7 +83,9 @@ def measure(
         backbone=name,
         parameters=parameters,
         multiply_adds=flops,
+        tokens=tokens,
         batch=batch,
+        largest_batch=is_largest,
         image_size=image_size,
         precision=precision,
         pass_="training" if training else "inference",
@@ -132,6 +138,15 @@ def multiply_adds(model: nn.Module, shape: tuple[int, int, int], device: torch.d
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, *shape, device=device))
     return int(counter.get_total_flops() // 2)
+
+
+def _tokens(model: nn.Module, image_size: int) -> int | None:
+    """Return how many patch tokens, or places of a map, an image has in the last layer."""
+    try:
+        (grid,) = grid_shapes(Tap(model, "after_norm"), 3, image_size)
+    except BackboneError:
+        return None
+    return grid.height * grid.columns
 
 
 def _step(

@@ -356,7 +356,7 @@ def test_table_3_of_relvit_is_made_by_its_grid_and_the_cited_papers() -> None:
     assert len(rows) == 32 and {one.detail for one in rows if not one.comparable} == set()
 
 
-def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> None:
+def test_table_6_6_is_made_on_three_sets_by_two_grids() -> None:
     cells = [
         cell
         for grid in ("thesis-lowres", "thesis-deit3")
@@ -364,9 +364,7 @@ def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> Non
         for cell in finished(grid, set_name)
     ]
     rows = against("thesis:6.6", cells).rows
-    assert {(one.backbone, one.detail) for one in rows if not one.comparable} == {
-        ("vit_h26x2", "backbone vit_h26x2 is not in vtjobs' catalogue")
-    }
+    assert [one.detail for one in rows if not one.comparable] == []
     assert len(rows) == 66
 
 

@@ -16,7 +16,7 @@ TABLES = {
     "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table10": (2, 4), "drloc-table11": (2, 4), "drloc-table12": (2, 4), "drloc-table13": (2, 4), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
     "relvit-figure4": (5, 10),
-    "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),
+    "thesis-seeds": (1, 100), "thesis-lowres": (17, 34), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),
     "thesis-cait": (10, 10), "thesis-patchconvnet": (4, 4), "thesis-table5-8": (14, 14), "thesis-table5-7": (6, 6), "thesis-table3-8": (12, 12), "thesis-deit-384": (3, 4),
     "thesis-table3-8-384": (13, 25), "thesis-table6-4": (14, 14), "thesis-table6-3": (8, 8), "thesis-table6-2": (5, 5),
     "thesis-cifar10": (3, 3), "thesis-table6-13": (11, 11), "thesis-table3-11": (19, 19), "thesis-table3-12": (12, 12), "thesis-table3-20": (7, 7), "thesis-fixed-factors": (4, 8), "thesis-attention-pooling": (2, 2),

@@ -80,6 +80,62 @@ def test_each_cait_has_the_printed_parameters(name: str) -> None:
     assert millions == pytest.approx(CAIT[name], abs=0.06)
 
 
+# Millions of parameters at 1000 classes and 224 pixels: thesis, tables 4.3, 6.7 and 6.8.
+PRINTED = {
+    "resmlp_s12": 15.4,
+    "resmlp_s24": 30.0,
+    "resmlp_b24": 115.7,
+    "resmlp_s12_p14": 15.6,
+    "resmlp_s12_p8": 22.1,
+    "resmlp_b24_p8": 129.1,
+    "deit3_s": 22.0,
+    "deit3_b": 86.6,
+    "deit3_l": 304.4,
+    "deit3_h": 632.1,
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_each_resmlp_and_deit_iii_has_the_printed_parameters(name: str) -> None:
+    assert _parameters(name) / 1e6 == pytest.approx(PRINTED[name], abs=0.06)
+
+
+def _parameters(name: str, *, image_size: int = 224, classes: int = 1000) -> int:
+    shape = ModelShape(channels=3, classes=classes, image_size=image_size)
+    with torch.device("meta"):
+        model = build(catalogue.backbone(name), shape)
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def test_layers_side_by_side_have_the_parameters_of_as_many_in_a_row() -> None:
+    assert _parameters("deit3_h26x2") == _parameters("deit3_h52")
+
+
+# Tokens with the class token, and millions of parameters: RelViT, table 1. It prints 22.5 million
+# for the last two as well, which are the ViT-S/32's: a model with smaller patches has fewer.
+@pytest.mark.parametrize(
+    ("name", "image_size", "tokens", "parameters"),
+    [
+        ("vit_s4", 32, 65, 21.3),
+        ("vit_s8", 64, 65, 21.4),
+        ("vit_s32", 224, 50, 22.5),
+        ("vit_s16", 224, 197, 21.7),
+        ("vit_s14", 224, 257, 21.6),
+    ],
+)
+def test_the_models_of_relvit_have_the_sizes_of_its_table(
+    name: str, image_size: int, tokens: int, parameters: float
+) -> None:
+    shape = ModelShape(channels=3, classes=10, image_size=image_size)
+    with torch.device("meta"):
+        model = build(catalogue.backbone(name), shape)
+        found = model.forward_features(torch.zeros(1, 3, image_size, image_size))
+    assert found.shape == (1, tokens, 384)
+    assert len(model.blocks) == 12 and {block.attn.num_heads for block in model.blocks} == {6}
+    millions = sum(weight.numel() for weight in model.parameters()) / 1e6
+    assert millions == pytest.approx(parameters, abs=0.06)
+
+
 @pytest.mark.parametrize(("name", "depth"), [("cait_s24", 24), ("cait_s36", 36), ("cait_s48", 48)])
 def test_the_drop_path_of_a_cait_s_grows_with_its_depth_by_the_texts_formula(
     name: str, depth: int

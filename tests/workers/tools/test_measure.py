@@ -52,6 +52,36 @@ def test_a_backbone_has_the_published_parameters_and_flops(
     assert round(found.multiply_adds / 1e9, 1) == pytest.approx(flops, abs=0.11)
 
 
+# Tokens of a patch of 16 pixels at the sizes of thesis, section 6.3.3, of RelViT's models (table 1
+# without the class token), and places of a ResNet's last map.
+@pytest.mark.parametrize(
+    ("name", "image_size", "tokens"),
+    [
+        ("deit_ti", 144, 81),
+        ("deit_ti", 160, 100),
+        ("deit_ti", 224, 196),
+        ("deit_ti", 256, 256),
+        ("resnet18_cifar", 32, 16),
+        ("vit_s4", 32, 64),
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_tokens_of_an_image_size_are_counted(
+    name: str, image_size: int, tokens: int, precision: str
+) -> None:
+    found = measure(
+        name,
+        batch=1,
+        image_size=image_size,
+        classes=10,
+        precision=precision,
+        repeats=1,
+        training=False,
+        device=CPU,
+    )
+    assert (found.tokens, found.precision, found.largest_batch) == (tokens, precision, False)
+
+
 def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> None:
     found = measure(
         "deit_ti",
