@@ -39,7 +39,7 @@ def show(name: Name, as_json: Json = False) -> None:
             f"{record.mean:.{record.decimals}f}"
             + (f" ± {record.std:.{record.decimals}f}" if record.std is not None else ""),
             str(record.n_seeds or "?"),
-            "doubtful" if record.doubtful else "",
+            ", ".join(["doubtful"] * bool(record.doubtful) + ["cited"] * record.cited),
         ]
         for record in found
     ]

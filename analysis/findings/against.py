@@ -70,6 +70,8 @@ class Row(Document, frozen=True, kw_only=True):
     """Runs of the paper's."""
     doubtful: str
     """Why a look is needed before the printed number is used, or nothing."""
+    cited: bool
+    """Whether the paper took the number from another one."""
     grid: str | None
     """The ready grid that runs what is behind the number; null where there is none."""
     cell_id: str | None
@@ -321,6 +323,7 @@ def _row(
         printed_std=record.std,
         printed_n=record.n_seeds,
         doubtful=record.doubtful,
+        cited=record.cited,
         grid=pair.grid,
         cell_id=one.cell.cell_id if one else None,
         ours=one.mean if one else None,

@@ -125,7 +125,9 @@ def _compared(rows: Sequence[Row]) -> str:
 def _printed(row: Row) -> str:
     text = f"{row.printed:.2f}"
     text += f" ± {row.printed_std:.2f}" if row.printed_std is not None else ""
-    return text + (" (doubtful)" if row.doubtful else "")
+    marks = ["doubtful"] if row.doubtful else []
+    marks += ["cited"] if row.cited else []
+    return text + (f" ({', '.join(marks)})" if marks else "")
 
 
 def _variant(row: Row) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vtjobs.commands.catalog import _cost, _printed
+from vtjobs.commands.catalog import _cost, _print_costs, _printed
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.catalogue import printed_cost
@@ -70,6 +70,14 @@ def test_a_measurement_under_other_conditions_has_no_ratio(
 @pytest.mark.parametrize("changes", [{"image_size": 96}, {"backbone": "vit_mini"}])
 def test_nothing_is_printed_of_what_no_table_has(changes: dict[str, object]) -> None:
     assert printed_cost(changed(COST, **changes)) is None
+
+
+def test_the_device_and_the_precision_stand_below_what_was_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _print_costs([changed(COST, device="CPU, 2 threads", software={"torch": "2.6", "timm": "1.0"})])
+    told = capsys.readouterr().err
+    assert "inference, fp32, mean of 3 passes; CPU, 2 threads; torch 2.6, timm 1.0" in told
 
 
 def test_every_model_with_a_printed_speed_is_one_that_can_be_measured() -> None:

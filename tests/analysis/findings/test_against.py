@@ -1,7 +1,9 @@
 """Our cells beside printed numbers: which are compared, how, and with what word."""
 
+import csv
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.coverage import coverage
 from vtjobs.analysis.findings.matching import Made
 from vtjobs.analysis.findings.published import PAPERS, records
-from vtjobs.analysis.output import published_table
+from vtjobs.analysis.output import as_csv, published_table
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.jobs.documents import changed, to_plain
 from vtjobs.jobs.errors import NothingMatched
@@ -237,7 +239,32 @@ def test_numbers_that_a_paper_cites_are_made_by_the_cited_papers_grid() -> None:
     record = "relvit.r.t3.flowers102.swin_t.drloc"
     like: dict[str, Any] = {"backbone": "swin_t", "dataset": "flowers102", "head": "drloc"}
     found = row([ours([39.0, 39.1, 39.2], "drloc-table4", **like)], record, "relvit:3")
-    assert found.comparable and found.grid == "drloc-table4"
+    assert found.comparable and found.grid == "drloc-table4" and found.cited
+
+
+def test_a_cited_or_doubtful_number_is_marked_wherever_it_is_printed() -> None:
+    for table, record, mark in (
+        ("relvit:3", "relvit.r.t3.flowers102.swin_t.drloc", "(cited)"),
+        ("relvit:2", "relvit.r.t2.cifar100.vit_s4.relvit", "(doubtful)"),
+    ):
+        document = against(table, [])
+        (one,) = [number for number, found in enumerate(document.rows) if found.id == record]
+        assert mark in published_table.of_rows(document).body[one][4]
+        assert mark in markdown(published_table.as_printed(document))
+        found = list(csv.DictReader(as_csv.of_published(document).splitlines()))[one]
+        assert (found["cited"] == "True", bool(found["doubtful"])) == (
+            *(mark == "(cited)", mark == "(doubtful)"),
+        )
+
+
+# What the paper's page looks like: rows and columns as it has them, ours below theirs.
+LAYOUTS = Path(__file__).parents[2] / "golden" / "as_printed"
+
+
+@pytest.mark.parametrize("grid", ["drloc-table9", "relvit-table2"])
+def test_a_table_is_laid_out_as_the_paper_prints_it(grid: str) -> None:
+    found = markdown(published_table.as_printed(against(TABLES[grid], finished(grid))))
+    assert found == (LAYOUTS / f"{grid}.md").read_text("utf-8")
 
 
 # Ready grids that make every accuracy of their table.

@@ -139,6 +139,39 @@ def test_a_fifth_of_the_patches_become_grey_and_a_fifth_keep_their_colours() -> 
     assert float(same.float().mean()) == pytest.approx(0.2 * 0.8, abs=0.032)
 
 
+def test_each_patch_is_a_crop_of_it_at_a_random_place_resized_back() -> None:
+    """A 16-pixel patch keeps round(16 / 1.15) = 14 pixels a side, so there are nine places."""
+    images = _images(60, 1, 64)
+    before, after = as_patches(images, 16), as_patches(augment_patches(images, 16, _draws()), 16)
+    places = [(top, left) for top in range(3) for left in range(3)]
+    crops = [before[:, :, top : top + 14, left : left + 14] for top, left in places]
+    resized = torch.stack([F.interpolate(crop, size=16, mode="bilinear") for crop in crops])
+    matches = (resized - after).abs().amax((2, 3, 4)) < 1e-6
+    # One patch in five keeps its colours: those show where their crop was.
+    kept = matches.any(0)
+    assert float(kept.float().mean()) == pytest.approx(0.2, abs=0.06)
+    assert bool(matches[:, kept].any(1).all()) and int(matches.sum(0).max()) == 1
+
+
+def test_colours_change_by_as_much_as_torchvisions_jitter_of_the_published_code() -> None:
+    """Brightness, contrast and saturation by 0.6 to 1.4, the hue by a tenth of the circle."""
+    # Dark and pale enough that no change is clamped.
+    colour = torch.tensor([0.42, 0.40, 0.36]).view(1, 3, 1, 1)
+    patches = as_patches(augment_patches(colour.repeat(50, 1, 64, 64), 8, _draws()), 8)
+    found = [colorsys.rgb_to_hsv(*patch[:, 0, 0].tolist()) for patch in patches]
+    hue, saturation, value = colorsys.rgb_to_hsv(*colour.flatten().tolist())
+    # A grey patch has no hue.
+    coloured = [one for one in found if one[1] > 1e-3]
+    turned = [(one[0] - hue + 0.5) % 1 - 0.5 for one in coloured]
+    assert -0.1 - 1e-4 < min(turned) < -0.09 and 0.09 < max(turned) < 0.1 + 1e-4
+    # Saturation moves the largest channel a little as well.
+    brightness = [one[2] / value for one in found]
+    assert 0.55 < min(brightness) < 0.65 and 1.35 < max(brightness) < 1.45
+    # On a single colour contrast does what saturation does.
+    share = [one[1] / saturation for one in coloured]
+    assert 0.6**2 - 0.03 < min(share) < 0.5 and 1.7 < max(share) < 1.4**2 + 0.03
+
+
 def test_one_channel_images_are_augmented_as_well() -> None:
     changed = augment_patches(_images(2, 1, 16), 4, _draws())
     assert changed.shape == (2, 1, 16, 16) and bool(torch.isfinite(changed).all())

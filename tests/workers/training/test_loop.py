@@ -202,6 +202,25 @@ def test_a_description_says_how_many_steps_its_training_takes(
     assert training(spec, tmp_path).total_steps == spec.steps
 
 
+def test_a_head_draws_new_pairs_for_every_image_at_every_step(tmp_path: Path) -> None:
+    one = training(run_spec(VIT, head="drloc", params={"grid": 2}, epochs=2), tmp_path)
+    drawn: list[Tensor] = []
+    draw_parts = one.trainee.draw_parts
+
+    def kept(*given: Any) -> Any:
+        found = draw_parts(*given)
+        drawn.extend(pairs for part in found for pairs in part)
+        return found
+
+    one.trainee.draw_parts = kept  # type: ignore[method-assign]
+    assert one.run()
+    assert len(drawn) == one.total_steps > 2
+    # Of each image: two places a pair.
+    of_images = torch.cat([pairs.transpose(0, 1).flatten(1) for pairs in drawn])
+    assert len(of_images) == 2 * 899
+    assert len(of_images.unique(dim=0)) == len(of_images)
+
+
 def test_the_learning_rate_that_is_reported_is_the_last_steps(tmp_path: Path) -> None:
     told: list[float] = []
     report = lambda kind, **event: told.append(event["metrics"]["lr"]) if kind == "epoch" else None  # noqa: E731

@@ -362,6 +362,20 @@ def test_our_own_backbones_train_without_a_classifier_too(name: str) -> None:
     assert logits is None and loss is not None
 
 
+def test_grafits_recipe_has_nesterovs_momentum_and_a_rate_by_the_batch() -> None:
+    # Thesis, section 2.4.3: 0.1 for 256 images, batches of 1024.
+    recipe = Recipe.model_validate(catalogue.recipe_data("grafit")).settings
+    spec = run_spec(VIT)
+    (group,) = {
+        (one["nesterov"], one["momentum"])
+        for one in make_optimizer(make_trainee(spec, Streams(spec.seeds)), recipe).param_groups
+    }
+    assert group == (True, 0.9)
+    assert (recipe.lr, recipe.batch_size, recipe.epochs, recipe.schedule) == (
+        *(0.4, 1024, 600, "cosine"),
+    )
+
+
 def test_everything_decays_where_the_recipe_says_so() -> None:
     spec = run_spec(VIT, weight_decay=0.1, decay_all=True)
     optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
