@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.errors import BadInput
+from ..jobs.errors import BadInput, suggest
 from ..jobs.units import iso, plural
 from .options import (
     Json,
@@ -39,6 +39,9 @@ from .result_options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..analysis.findings.cell import Cell
     from ..analysis.findings.comparisons import Comparisons
 
 
@@ -48,6 +51,15 @@ def report(
     metric: PlannedMetric = None,
     set_name: PlannedSet = None,
     select: Select = None,
+    across: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="KEY",
+            help="With --wide: one column per value of this setting, e.g. recipe.",
+            show_default=False,
+        ),
+    ] = None,
     detail: Annotated[
         bool,
         typer.Option(
@@ -97,8 +109,7 @@ def report(
     from ..analysis.output import by_dataset as by_dataset
     from .printing import terminal
 
-    if detail and wide:
-        raise BadInput("--detail and --wide cannot be combined")
+    _check_layout(detail, wide, across, set_name)
     if (detail or wide) and (html is not None or style == "csv"):
         what = "--html includes all tables" if html is not None else "--format csv has one layout"
         raise BadInput(f"{what}. Remove {'--wide' if wide else '--detail'}")
@@ -124,7 +135,7 @@ def report(
     elif style == "csv":
         terminal.write(as_csv.of_cells(cells), end="")
     elif wide:
-        table = by_dataset.of_cells(cells, decimals=decimals)
+        table = by_dataset.of_cells(cells, across=_across(across, cells), decimals=decimals)
         table.notes += exploratory_notes(plan.exploratory)
         print_table(table, style, right=tuple(range(table.labels, len(table.heading))))
     else:
@@ -134,6 +145,29 @@ def report(
         print_table(
             table, style, right=(table.labels, *range(table.labels + 2, len(table.heading)))
         )
+
+
+def _check_layout(detail: bool, wide: bool, across: str | None, sets: str | None) -> None:
+    if detail and wide:
+        raise BadInput("--detail and --wide cannot be combined")
+    if across is not None and (not wide or "," in (sets or "")):
+        raise BadInput(f"--columns {across}: needs --wide, and one set of images")
+
+
+def _across(asked: str | None, cells: "Sequence[Cell]") -> str:
+    """Return the setting whose values are the columns.
+
+    Raises:
+        BadInput: the cells have no such setting, or all have the same value of it.
+    """
+    from ..analysis.output import wording
+
+    known = wording.columns(cells)
+    if asked is not None and asked not in known:
+        raise BadInput(
+            f"--columns {asked}: these cells do not differ in it. {suggest(asked, known)}"
+        )
+    return asked or "dataset"
 
 
 def _sets(given: str | None, *, alone: bool) -> list[str | None]:

@@ -10,6 +10,11 @@ from .plan import ComparisonPlan
 from .published import PAPERS, Published, records
 from .samples import is_watched, planned_for, why_not
 
+# The metric of a record that is a standard deviation of top1.
+_TYPICAL = "std_typical"
+# Backbones whose own deviations the thesis prints (figure 6.7), and sums up in its text.
+_SUMMARISED = ("resnet50",)
+
 
 class Borrowed(Document, frozen=True, kw_only=True):
     """Printed standard deviations over seeds on the same data, for a difference without a test."""
@@ -49,11 +54,10 @@ def borrowed(
         return None
     where = (cell.dataset, cell.set)
     spreads = [
-        (record.std, f"{paper}:{record.table}")
+        (std, f"{paper}:{record.table}")
         for paper in PAPERS
         for record in records(paper).values()
-        if record.std and record.metric == cell.metric and _is_over_seeds(record)
-        if where == _data(paper, record.dataset)
+        if (std := _spread(record, cell.metric)) and where == _data(paper, record.dataset)
     ]
     if not spreads:
         return None
@@ -66,6 +70,18 @@ def borrowed(
         tables=sorted({table for _, table in spreads}),
         errors=[per_std / high, per_std / low],
     )
+
+
+def _spread(record: Published, metric: str) -> float | None:
+    """Return a record's standard deviation over seeds of a metric, in points.
+
+    A text may print one as usual for a model: 0.11 for PatchConvNet-S60, 0.2 for DeiT-B.
+    """
+    if record.metric == _TYPICAL:
+        # Not a summary of deviations that are printed themselves.
+        is_one = record.backbone not in ("none", *_SUMMARISED) and not record.doubtful
+        return record.mean if is_one and metric == "top1" else None
+    return record.std if record.metric == metric and _is_over_seeds(record) else None
 
 
 def _is_over_seeds(record: Published) -> bool:

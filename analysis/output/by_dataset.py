@@ -1,4 +1,4 @@
-"""A report as papers print it: a row for each method, a column for each dataset or set."""
+"""A report as papers print it: a row for each method, a column for each dataset, set or setting."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,17 +10,28 @@ from .notes import report_notes
 from .wording import DECIMALS, columns, labels, score
 
 
-def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
+def of_cells(cells: Sequence[Cell], *, across: str = "dataset", decimals: int = DECIMALS) -> Table:
     """Return mean ± std by dataset, gains below the baseline's in brackets, n where it is not the
     usual one.
 
-    Cells on several sets of images have a column for each set, and their dataset in the label.
+    Cells on several sets of images have a column for each set, and their dataset in the label. A
+    run that was trained on the very classes by which others are judged is in their column: so
+    levels of training against levels of testing make a matrix (Touvron's thesis, table 2.14).
+
+    Args:
+        cells: of a report.
+        across: the setting whose values are the columns, where there is one set of images.
+        decimals: of the scores.
     """
-    by_set = len({cell.set for cell in cells}) > 1
-    names = [name for name in columns(cells) if by_set or name != "dataset"]
+    sets = {cell.set for cell in cells}
+    by_set = len(sets) > 1
+    names = [name for name in columns(cells) if by_set or name != across]
 
     def column_of(cell: Cell) -> str:
-        return cell.set if by_set else cell.dataset
+        if not by_set:
+            return labels(cell, [across])[0]
+        own = f"{cell.set}@{cell.dataset}"
+        return own if own in sets else cell.set
 
     places = list(dict.fromkeys(map(column_of, cells)))
     rows: list[tuple[list[str], dict[str, Cell]]] = []
@@ -36,7 +47,7 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     most = usual[0][0] if usual else 0
     body, bold = [], []
     # Sets are scored by the same runs: a mean over them is nobody's score.
-    averages = len(places) > 1 and not by_set
+    averages = len(places) > 1 and not by_set and across == "dataset"
     for number, (label, own) in enumerate(rows):
         texts = [_text(own.get(name), most, decimals) for name in places]
         body.append([*label, *texts, *([_average(own, places, decimals)] if averages else [])])

@@ -96,7 +96,11 @@ def _curves(document: Report, names: list[str]) -> list[Drawn | None]:
             whole[wording.label_of(cell, names)] = own
     metric, set_name = document.metric, document.set
     drawn = of_curves.learning(panels, breaks, metric=metric, set_name=set_name)
-    return [drawn, of_curves.spread(whole, metric=metric)]
+    return [
+        drawn,
+        of_curves.spread(whole, metric=metric),
+        of_curves.early(whole, metric=metric),
+    ]
 
 
 def _studies(document: Report, names: list[str]) -> list[Drawn | None]:

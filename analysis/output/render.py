@@ -27,7 +27,7 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
         [
             *labels(cell, names),
             score(cell.mean, cell.std, decimals) + (" †" if cell.marked.dagger else ""),
-            count(cell.n, cell.planned, cell.states, len(cell.imported_values)),
+            _count(cell),
             *([_gain(cell, decimals)] if gains else []),
             "" if cell.best_minus_last is None else f"{cell.best_minus_last:.{decimals}f}",
         ]
@@ -36,6 +36,10 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell.marked.best)
     said = [*report_notes(cells, decimals), *interval_notes(cells)]
     return Table(heading=heading, body=body, notes=said, labels=len(names), bold=bold)
+
+
+def _count(cell: Cell) -> str:
+    return count(cell.n, cell.planned, cell.states, len(cell.imported_values), cell.values)
 
 
 def _gain(cell: Cell, decimals: int) -> str:
@@ -67,7 +71,7 @@ def of_descriptions(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table
         [
             *labels(cell, names),
             score(cell.mean, cell.std, decimals),
-            count(cell.n, cell.planned, cell.states, len(cell.imported_values)),
+            _count(cell),
             *_spread_of(cell.described, decimals),
         ]
         for cell in cells

@@ -1,6 +1,6 @@
 """How a cell, its labels and its numbers are written. Rounding happens here and only here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from ...jobs.names import one_line
@@ -81,16 +81,27 @@ def score(mean: float | None, std: float | None, decimals: int = DECIMALS) -> st
     return f"{mean:.{decimals}f} ± {'0' if std == 0 else small}"
 
 
-def count(n: int, planned: int, states: Mapping[str, int], imported: int = 0) -> str:
+def count(
+    n: int,
+    planned: int,
+    states: Mapping[str, int],
+    imported: int = 0,
+    seeds: Collection[int] = (),
+) -> str:
     """Return `n=3` where all planned seeds are in, else `n=3/5, 1 failed, 1 running`.
+
+    Of a single run its seed is told: `n=1 (seed 0)`.
 
     Args:
         n: seeds with a value.
         planned: all seeds.
         states: of the others -> how many.
         imported: how many of those with a value were trained elsewhere.
+        seeds: of those with a value, where they are known.
     """
     parts = [f"n={n}" if n == planned else f"n={n}/{planned}"]
+    if len(seeds) == 1:
+        parts[0] += f" (seed {next(iter(seeds))})"
     if n != planned:
         parts += [f"{number} {state}" for state, number in sorted(states.items())]
     if imported:

@@ -23,9 +23,10 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
         "HEAD": lambda cell: _millions(cell.head_parameters),
         "GFLOPS": lambda cell: _number(cell.multiply_adds, "{:.3g}", by=1e9),
         "SEEN": lambda cell: _images(cell.images_seen),
+        "PASSES": lambda cell: _number(cell.passes, "{:.4g}"),
         "IMG/S": lambda cell: _number(cell.images_per_s, "{:.0f}"),
         "S/BATCH": _step,
-        "TIME": lambda cell: _number(cell.time_ratio, "×{:.2f}"),
+        "OVERHEAD": lambda cell: _overhead(cell.time_ratio),
         "GPU-MEM": lambda cell: _bytes(cell.peak_memory_bytes),
         "GPU-H": lambda cell: _number(cell.gpu_hours, "{:.2f}"),
         "HOURS": lambda cell: _number(cell.run_hours, "{:.2f}"),
@@ -38,12 +39,18 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     terminal.say(
         "SCORE: mean of the completed runs (RUNS), on the test set: top1, miou on masks, or ap_box"
         " on objects. PARAMS: backbone with classifier; HEAD: what is left out after training."
-        " GFLOPS: multiply-adds of one image. SEEN: images that a run trains on. IMG/S and GPU-MEM:"
-        " while training. S/BATCH: seconds of a step, mean and standard deviation. TIME: for an"
-        " image, by the baseline's. GPU-H and HOURS: of one run."
+        " GFLOPS: multiply-adds of one image. SEEN: images that a run trains on. PASSES: times that"
+        " it goes through the different images; with repeated augmentation fewer than its epochs."
+        " IMG/S and GPU-MEM: while training. S/BATCH: seconds of a step, mean and standard"
+        " deviation. OVERHEAD: how much longer an image takes than without the head. GPU-H and"
+        " HOURS: of one run."
     )
     for error in dict.fromkeys(cell.error for cell in cells if cell.error):
         terminal.say(f"not counted: {error}")
+
+
+def _overhead(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
 def _step(cell: "CellCost") -> str:

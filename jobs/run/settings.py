@@ -367,6 +367,14 @@ class CellSettings(Document, frozen=True, kw_only=True):
         return in_batches if self.recipe.drop_last else self.recipe.epochs * self.dataset.trained_on
 
     @property
+    def passes(self) -> float:
+        """How often a whole run goes through the different training images.
+
+        Of an epoch with repeated augmentation one image in `repeats` counts.
+        """
+        return self.images_seen / self.recipe.repeats / self.dataset.trained_on
+
+    @property
     def shape(self) -> ModelShape:
         """What the backbone is made for."""
         return ModelShape(

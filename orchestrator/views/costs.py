@@ -57,6 +57,10 @@ class CellCost(Document, frozen=True, kw_only=True):
     images_seen: int | None
     """Images that a whole run trains on, in its own stage. Repeats of an image in a batch count;
     views of it for a head do not."""
+    passes: float | None
+    """Times that a whole run goes through the different training images. With repeated augmentation
+    an epoch sees one in `repeats` of them (thesis, section 3.4.5), so these are fewer than epochs.
+    """
     images_per_s: float | None
     """While training, all ranks together: median over runs."""
     step_s: float | None
@@ -164,6 +168,7 @@ def _of_cell(
         head_parameters=counts.head_parameters if is_counted else None,
         multiply_adds=counts.multiply_adds if is_counted else None,
         images_seen=None if (made := cell.settings) is None else made.images_seen,
+        passes=None if made is None else made.passes,
         images_per_s=None if used is None else used.images_per_s,
         step_s=None if used is None else used.step_s,
         step_std_s=None if used is None else used.step_std_s,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...stats.curves import Curves, Point, band, persistence
+from ...stats.curves import PERSISTENCE_FROM, Curves, Point, band, persistence
 from .canvas import COLOURS, GREY, Drawn, new_figure, styled
 
 # Panels of one figure; its data has every cell.
@@ -164,6 +164,82 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
         rows=rows,
         figure=figure,
     )
+
+
+# Shares of the epochs at which an early accuracy is drawn: 150, 250 and 290 of 300.
+EARLY = (1 / 2, 5 / 6, 29 / 30)
+
+
+def early(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
+    """Draw each seed's score at three early epochs against its score at the end.
+
+    Args:
+        cells: label -> curves of its seeds.
+        metric: of the scores.
+
+    Returns:
+        The figure (Touvron's thesis, figure 6.10), or None where no cell has five seeds with the
+        same last epoch and an epoch before it.
+    """
+    known = {label: found for label, curves in cells.items() if (found := _whole(curves))}
+    if not known:
+        return None
+    shown = list(known)[: len(COLOURS)]
+    epochs = {label: _early_epochs(curves) for label, curves in known.items()}
+    order = {
+        label: {row.epoch: row.rho for row in persistence(curves)}
+        for label, curves in known.items()
+    }
+    rows = [
+        [label, epoch, seed, curve[epoch], curve[max(curve)], order[label][epoch]]
+        for label, curves in known.items()
+        for epoch in epochs[label]
+        for seed, curve in curves.items()
+    ]
+    with styled():
+        figure = new_figure(2.6)
+        panels = figure.subplots(1, len(EARLY), sharey=True)
+        for number, axes in enumerate(panels):
+            for label, colour in zip(shown, COLOURS, strict=False):
+                epoch = epochs[label][min(number, len(epochs[label]) - 1)]
+                points = [(curve[epoch], curve[max(curve)]) for curve in known[label].values()]
+                rho = order[label][epoch]
+                told = f"epoch {epoch}" + ("" if rho is None else f", ρ={rho:.2f}")
+                axes.plot(*zip(*points, strict=True), ".", color=colour, markersize=4, label=told)
+            axes.set(xlabel=f"{metric}, early")
+            axes.legend(fontsize=6)
+        panels[0].set(ylabel=f"{metric} at the end")
+    text = (
+        f"A point for each seed: its {metric} at an early epoch, and at the end. ρ: Spearman's rank"
+        " correlation. Where it is low, stopping the seeds that are behind at that epoch would"
+        f" stop good ones. Colours: {', '.join(shown)}."
+    )
+    return Drawn(
+        name="early",
+        title="Early scores against final ones",
+        text=text,
+        heading=["cell", "epoch", "seed", "early", "final", "rho"],
+        rows=rows,
+        figure=figure,
+    )
+
+
+def _whole(curves: Curves) -> dict[int, Mapping[int, float]]:
+    """Return the curves of the seeds that reached the last epoch; none below five of them."""
+    last = max((max(curve) for curve in curves.values() if curve), default=0)
+    found = {seed: curve for seed, curve in curves.items() if curve and max(curve) == last}
+    common = set.intersection(*map(set, found.values())) if found else set()
+    if len(found) < PERSISTENCE_FROM or len(common) < 2:
+        return {}
+    return {seed: {epoch: curve[epoch] for epoch in common} for seed, curve in found.items()}
+
+
+def _early_epochs(curves: Curves) -> list[int]:
+    """Return the epochs before the last that are nearest to the shares of `EARLY`."""
+    epochs = sorted(next(iter(curves.values())))
+    last = epochs.pop()
+    nearest = [min(epochs, key=lambda epoch: abs(epoch - share * last)) for share in EARLY]
+    return list(dict.fromkeys(nearest))
 
 
 def _deviations(axes: Any, bands: Mapping[str, Sequence[Point]], metric: str) -> None:

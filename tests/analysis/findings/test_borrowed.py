@@ -33,11 +33,13 @@ def found(
 ONE, OTHER = {0: 80.4}, {0: 80.0}
 
 
-def test_imagenet_has_the_deviation_over_100_seeds_that_the_thesis_prints() -> None:
+def test_imagenet_has_the_deviations_that_the_thesis_prints() -> None:
+    """ResNet-50 over 100 seeds, and the usual ones of DeiT-B, PatchConvNet-S60 and ViT-B."""
     got = found("imagenet1k", ONE, OTHER)
     assert got is not None
-    assert (got.low, got.high, got.tables) == (0.1, 0.1, ["thesis:fig6.7"])
-    assert got.errors == pytest.approx([0.4 / (math.sqrt(2) * 0.1)] * 2)
+    tables = ["thesis:3.8", "thesis:5.3.4-text", "thesis:6.5-caption", "thesis:fig6.7"]
+    assert (got.low, got.high, got.tables) == (0.1, 0.2, tables)
+    assert got.errors == pytest.approx([0.4 / (math.sqrt(2) * std) for std in (0.2, 0.1)])
 
 
 def test_a_further_set_has_its_own_deviation_and_more_seeds_on_one_side_count() -> None:
@@ -80,7 +82,8 @@ def test_nothing_is_borrowed_for_what_is_no_pair_of_single_runs(
 def test_one_seed_in_common_is_one_pair_of_a_paired_comparison() -> None:
     plan = ComparisonPlan(test=Kind.PAIRED)
     got = found("imagenet1k", {0: 80.4, 1: 80.0}, {0: 80.0, 2: 81.0}, plan)
-    assert got is not None and got.errors == pytest.approx([0.4 / (math.sqrt(2) * 0.1)] * 2)
+    assert got is not None
+    assert got.errors == pytest.approx([0.4 / (math.sqrt(2) * std) for std in (0.2, 0.1)])
 
 
 def test_the_note_says_that_it_is_no_test_and_whose_deviations_they_are() -> None:

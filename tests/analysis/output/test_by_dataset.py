@@ -37,6 +37,36 @@ def test_cells_on_several_sets_have_a_column_for_each_and_no_average() -> None:
     assert not any(note.startswith("Average") for note in table.notes)
 
 
+def test_levels_of_training_against_levels_of_testing_are_a_matrix() -> None:
+    """Thesis, table 2.14: what a run was trained on is its own column."""
+    scores = {
+        ("fine", "test"): 60.0, ("coarse", "test"): 80.0,
+        ("fine", "test@coarse"): 75.0, ("coarse", "test@fine"): 40.0,
+    }  # fmt: skip
+    cells = [
+        cell("grafit", [score], dataset=dataset, set=name, metric="knn20")
+        for (dataset, name), score in scores.items()
+    ]
+    table = of_cells(marked(*cells))
+    assert table.heading[-2:] == ["test@fine", "test@coarse"]
+    found = {row[1]: [text.split()[0] for text in row[-2:]] for row in table.body}
+    assert found == {"fine": ["60.00", "75.00"], "coarse": ["40.00", "80.00"]}
+
+
+def test_networks_are_crossed_with_recipes() -> None:
+    """Thesis, section 6.3.4: two networks by recipes A2 and T2, on ImageNet's validation images."""
+    scores = {("resnet50", "a2"): 79.9, ("vit_b", "a2"): 79.6, ("resnet50", "t2"): 79.2}
+    scores["vit_b", "t2"] = 80.4
+    cells = [
+        cell("supervised", [score, score], backbone=backbone, recipe=recipe)
+        for (backbone, recipe), score in scores.items()
+    ]
+    table = of_cells(marked(*cells), across="recipe")
+    assert table.heading == ["backbone", "dataset", "head", "a2", "t2"]
+    found = [[text.split()[0] for text in row[-2:]] for row in table.body]
+    assert found == [["79.90", "79.20"], ["79.60", "80.40"]]
+
+
 def test_a_cell_that_was_not_scored_on_a_set_has_no_number_there() -> None:
     table = of_cells([*on("test", [80.0, 81.0], [81.0, 82.0]), *on("v2", [69.0, 70.0], [])])
     assert [row[-1].split()[0] for row in table.body] == ["69.50", "—"]

@@ -6,6 +6,8 @@ What must be in them, and that they are the same every time.
 import csv
 import io
 import json
+import math
+import statistics
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,6 +24,7 @@ from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.findings.reversals import Reversal
 from vtjobs.analysis.findings.study import ArmsStudy, CrossedStudy
 from vtjobs.analysis.output import page
+from vtjobs.analysis.output.figures import curves as of_curves
 from vtjobs.analysis.output.figures.canvas import MOST_LINES, Drawn
 from vtjobs.analysis.stats.components import arms, components
 from vtjobs.analysis.stats.over_datasets import ranks
@@ -186,6 +189,49 @@ def test_persistence_is_drawn_from_five_seeds_on_and_says_what_it_is_for() -> No
     assert "No run is stopped early for its scores" in usual_drawn()["spread"].text
     few = drawn(document(usual(4)))["spread"]
     assert "needs at least five seeds" in few.svg and all(row["rho"] == "" for row in data(few))
+
+
+def test_the_figure_says_from_which_epoch_on_the_order_of_the_seeds_is_the_final_one() -> None:
+    """Five seeds whose order is turned at epoch 2, and final from epoch 3 on."""
+    final = dict(enumerate([70.0, 71.0, 72.0, 73.0, 74.0]))
+    curves = {
+        seed: {1: value - 20, 2: 120 - value, 3: value - 5, 4: value}
+        for seed, value in final.items()
+    }
+    drawn_ = of_curves.spread({"deit_s digits drloc": curves}, metric="top1")
+    assert drawn_ is not None
+    told = "deit_s digits drloc: the correlation stays above 0.9 only from epoch 3 of 4."
+    assert told in drawn_.text
+
+
+def test_early_scores_are_drawn_against_final_ones_with_their_rank_correlation() -> None:
+    """Epochs 150, 250 and 290 of 300 (figure 6.10 of the thesis)."""
+    epochs = [*range(10, 301, 10)]
+    final = dict(enumerate([70.0, 71.0, 72.0, 73.0, 74.0]))
+    curves = {
+        seed: {epoch: value if epoch > 200 else 100 - value for epoch in epochs}
+        for seed, value in final.items()
+    }
+    figure = of_curves.early({"drloc": curves}, metric="top1")
+    assert figure is not None
+    found = {(int(row["epoch"]), round(float(row["rho"]), 9)) for row in data(figure)}
+    assert found == {(150, -1.0), (250, 1.0), (290, 1.0)}
+    one = next(row for row in data(figure) if (row["epoch"], row["seed"]) == ("150", "4"))
+    assert (float(one["early"]), float(one["final"])) == (26.0, 74.0)
+    assert "epoch 150, ρ=-1.00" in figure.svg
+    few = {seed: curves[seed] for seed in range(4)}
+    assert of_curves.early({"drloc": few}, metric="top1") is None
+
+
+def test_the_spread_that_a_smaller_set_lets_expect_is_told() -> None:
+    """Thesis, section 6.3.4: 0.10 over seeds on 50,000 images, so about 0.22 on V2's 10,000."""
+    (one, *_) = usual(6)
+    other = {one.cell_id: {seed: value - 12 for seed, value in one.values.items()}}
+    sizes = {one.cell_id: {"test": 50_000, "v2": 10_000}}
+    text = drawn(document([one], sets={"v2": other}, sizes=sizes))["sets-test-v2-supervis"].text
+    std = statistics.stdev(one.values.values())
+    assert f"Standard deviation {std:.2f} on 50,000 images of test" in text
+    assert f"{std * math.sqrt(5):.2f} would be expected on v2." in text
 
 
 def test_diverged_and_failed_runs_are_in_the_picture_and_in_no_mean() -> None:
