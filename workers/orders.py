@@ -35,6 +35,8 @@ class Order(Document, frozen=True, kw_only=True):
     checkpoint_every_s: float
     evaluate_every: int
     """In epochs."""
+    record_depth: bool = False
+    """Whether evaluations record what each block adds to its input."""
     sets: tuple[str, ...]
     """Scored beside test and, where it is held out, val."""
     metrics: tuple[OwnFunction, ...] = ()

@@ -309,6 +309,13 @@ class Grid(Strict):
         ge=1,
         description="epochs between evaluations; the last epoch is always evaluated",
     )
+    record_depth: bool = Field(
+        False,
+        description=(
+            "with each evaluation, record what every block adds to its input: metrics of training"
+            " such as depth_mixing_01"
+        ),
+    )
     max_running: int | None = Field(
         None,
         ge=1,

@@ -63,6 +63,8 @@ class Shape:
     """How long before the walltime the agent is told to stop: enough to finish a step and save."""
     checkpoint_every_s: int = 600
     evaluate_every: int = 1
+    record_depth: bool = False
+    """Whether evaluations record what each block adds to its input."""
     sets: tuple[str, ...] = ()
     """Scored beside test and val."""
     metrics: tuple[OwnFunction, ...] = ()

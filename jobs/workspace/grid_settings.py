@@ -71,6 +71,8 @@ class GridSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
     checkpoint_every_s: int
     evaluate_every: int
     """Epochs."""
+    record_depth: bool = False
+    """Whether evaluations record what each block adds to its input."""
     sets: list[str] = field(default_factory=list)
     """Further sets to score."""
     metrics: list[OwnFunction] = field(default_factory=list)

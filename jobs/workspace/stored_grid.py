@@ -95,6 +95,7 @@ def freeze(
         resources=_stored(grid.resources, ResourceSettings),
         checkpoint_every_s=grid.checkpoint_every,
         evaluate_every=grid.evaluate_every,
+        record_depth=grid.record_depth,
         sets=grid.data.sets,
         metrics=expansion.metrics,
         variance=_stored(grid.variance, StudyDesign) if grid.variance is not None else None,

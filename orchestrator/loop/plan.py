@@ -36,6 +36,7 @@ def shape_of(settings: GridSettings, backend: Backend) -> Shape:
         lead_s=_lead(settings.site.get("lead"), walltime_s),
         checkpoint_every_s=settings.checkpoint_every_s,
         evaluate_every=settings.evaluate_every,
+        record_depth=settings.record_depth,
         sets=tuple(settings.sets),
         metrics=tuple(settings.metrics),
     )

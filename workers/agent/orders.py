@@ -45,6 +45,7 @@ def make_order(
         parent=str(parent.spec) if parent else None,
         checkpoint_every_s=shape.checkpoint_every_s,
         evaluate_every=shape.evaluate_every,
+        record_depth=shape.record_depth,
         sets=shape.sets,
         metrics=shape.metrics,
         micro_split=task.micro_split,

@@ -166,6 +166,7 @@ def _plan(mine: RankOrder, run: RunFolder) -> "TrainingPlan":
         parent=RunSpec.parse(Path(order.parent).read_text()) if order.parent else None,
         checkpoint_every_s=order.checkpoint_every_s,
         evaluate_every=order.evaluate_every,
+        record_depth=order.record_depth,
         sets=order.sets,
         metrics=order.metrics,
         micro_split=order.micro_split,

@@ -26,10 +26,10 @@ from ..checkpoints.final_weights import Final, final_of
 from ..checkpoints.weights import load_weights
 from ..data.datasets import load_part
 from ..data.image_set import ImageSet
+from ..models.depth import depth
 from ..randomness import Streams
 from ..training.trainee import Trainee, make_numerics, make_trainee
 from .asked import FEATURES, IMAGES, MOST, Asked, check_number, places_of
-from .depth import depth
 from .each import each
 from .feature_space import feature_space
 from .filters import filters, sparsity

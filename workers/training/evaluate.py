@@ -14,6 +14,7 @@ from ..data.batches import EVAL_BATCH, EvalSource
 from ..data.mask_pipeline import MaskSource
 from ..data.object_pipeline import ObjectSource
 from ..data.patches import PatchWork
+from ..models.depth import NoBlocks, depth
 from ..randomness import Streams
 from .compiled import compiled
 from .detection import evaluate_objects
@@ -218,6 +219,7 @@ class Examiner:
         *,
         metrics: Mapping[str, Metric] = MappingProxyType({}),
         compiles: bool = False,
+        records_depth: bool = False,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
         self.beat = beat
@@ -236,6 +238,9 @@ class Examiner:
         # where the last look was the final one.
         self.correct: dict[str, Tensor] = {}
         self.chosen: dict[str, Tensor] = {}
+        self._records_depth = records_depth
+        # Metric -> what a block added to its input at the last look; nothing between the looks.
+        self.depths: dict[str, float] = {}
 
     def scores(
         self, keep_going: Callable[[], bool], *, final: bool
@@ -247,6 +252,7 @@ class Examiner:
         Raises:
             Diverged: the loss is no number.
         """
+        self.depths = self._depths() if self._records_depth and self.group.is_primary else {}
         found = {}
         for name, source in self.sources.items():
             # Of masks and objects no image is right or wrong as a whole.
@@ -259,6 +265,35 @@ class Examiner:
             if answers is not None:
                 self.correct[name], self.chosen[name] = answers.shared(self.group)
         return found
+
+    def _depths(self) -> dict[str, float]:
+        """Return what each block adds to its input on the first batch of the test set, by metric.
+
+        Nothing of a backbone without such blocks.
+        """
+        source, model = self.sources["test"], self.trainee.backbone
+        batch = next(iter(source.batches()), None) if isinstance(source, EvalSource) else None
+        if batch is None:
+            return {}
+        images = batch[0]
+        if self.patches is not None:
+            images = self.patches.evaluate(
+                images, self.streams.generator("augment", "evaluation", 0)
+            )
+        training = model.training
+        model.eval()
+        try:
+            with self.numerics.autocast():
+                found = depth(model, images)
+        except NoBlocks:
+            found = []
+        model.train(training)
+        return {
+            f"depth_{part}_{one.block:02d}": value
+            for one in found
+            for part, value in (("mixing", one.mixing), ("mlp", one.mlp))
+            if value is not None
+        }
 
     def _of_set(
         self,

@@ -159,6 +159,7 @@ class Training:
             self.streams,
             metrics=own_metrics(self.plan.metrics),
             compiles=recipe.compile,
+            records_depth=self.plan.record_depth,
             beat=lambda: self.marks.mark("evaluate"),
         )
 
@@ -333,7 +334,7 @@ class Training:
             scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe.epochs)
             if scores is None:
                 return False
-        metrics = self._epoch_metrics()
+        metrics = self._epoch_metrics() | self.examiner.depths
         if self.group.is_primary:
             place = {"epoch": epoch, "step": self.global_step}
             self.report("epoch", **place, **self.pace.so_far, metrics=metrics)

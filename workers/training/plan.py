@@ -27,6 +27,8 @@ class TrainingPlan:
     parent: RunSpec | None = None
     checkpoint_every_s: float = 600.0
     evaluate_every: int = 1
+    record_depth: bool = False
+    """Whether evaluations record what each block adds to its input."""
     sets: tuple[str, ...] = ()
     """Scored beside test and, where it is held out, val."""
     metrics: tuple[OwnFunction, ...] = ()

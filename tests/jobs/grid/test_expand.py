@@ -131,6 +131,7 @@ def test_the_name_in_the_ledger_is_the_hash_of_the_spec() -> None:
         {"retries": 0},
         {"checkpoint_every": "1m"},
         {"evaluate_every": 7},
+        {"record_depth": True},
         {"max_running": 1},
         {"halve_micro_batch": True},
         {"compare": {"test": "paired", "alpha": 0.01, "min_effect": 0.5}},
@@ -200,6 +201,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
         "retries",
         "checkpoint_every",
         "evaluate_every",
+        "record_depth",
     }
     covered |= {"max_running", "halve_micro_batch", "compare"}
     assert deciding | covered == set(Grid.model_fields), (

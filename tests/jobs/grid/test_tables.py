@@ -1,5 +1,6 @@
 """The built-in grids of the papers' tables expand to as many cells as the tables have."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -13,19 +14,21 @@ from vtjobs.jobs.grid.load import take_in
 TABLES = {
     "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
     "drloc-table5": (60, 60), "drloc-table6": (6, 6), "drloc-table7": (4, 4),
-    "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table10": (2, 4), "drloc-table11": (2, 4), "drloc-table12": (2, 4), "drloc-table13": (2, 4), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
+    "drloc-table8": (16, 16), "drloc-table9": (6, 6), "drloc-table10": (2, 4), "drloc-table11": (2, 4), "drloc-table12": (2, 4), "drloc-table13": (2, 4), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
     "relvit-figure4": (5, 10),
     "thesis-seeds": (1, 100), "thesis-lowres": (17, 34), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),
     "thesis-cait": (10, 10), "thesis-patchconvnet": (4, 4), "thesis-table5-8": (14, 14), "thesis-table5-7": (6, 6), "thesis-table3-8": (12, 12), "thesis-deit-384": (3, 4),
     "thesis-table3-8-384": (13, 25), "thesis-table6-4": (14, 14), "thesis-table6-3": (8, 8), "thesis-table6-2": (5, 5),
     "thesis-cifar10": (3, 3), "thesis-table6-13": (11, 11), "thesis-table3-11": (19, 19), "thesis-table3-12": (12, 12), "thesis-table3-20": (7, 7), "thesis-fixed-factors": (4, 8), "thesis-attention-pooling": (2, 2),
-    "thesis-table3-13": (13, 13), "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (7, 7),
+    "thesis-table3-13": (13, 13), "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (8, 8),
     "thesis-table2-7": (7, 35), "thesis-table2-11": (8, 40), "thesis-table2-12": (1, 1), "thesis-table2-13": (6, 30),
     "thesis-table2-14": (56, 56),
     "thesis-deit3-384": (3, 6),
     "thesis-distilled": (12, 12), "thesis-distilled-384": (4, 8), "thesis-cait-384": (9, 18),
     "thesis-cait-distilled": (9, 9), "thesis-cait-distilled-384": (11, 21),
+    "drloc-grid-size": (4, 4), "thesis-small-distillation": (12, 60), "thesis-patchconvnet-seeds": (1, 10),
+    "thesis-deit3-transfer": (18, 21),
     "thesis-table3-7": (12, 14), "thesis-table3-19": (24, 28), "thesis-table5-5": (12, 14),
 }  # fmt: skip
 
@@ -120,3 +123,33 @@ def test_table_5_starts_from_weights_in_the_data_folder(tmp_path: Path) -> None:
     found = take_in("drloc-table5", data_root=tmp_path).expansion
     weights = {json.loads(cell.spec.backbone)["weights"]["fingerprint"] for cell in found.cells}
     assert {Path(found.paths[name]).parent for name in weights} == {tmp_path / "weights"}
+
+
+def test_a_gain_at_100_epochs_stands_beside_the_one_at_300_in_table_8() -> None:
+    wide, early = take_in("drloc-table8").expansion, take_in("drloc-table4").expansion
+    short = {cell.cell_id for cell in wide.ends() if cell.axes["train.epochs"] == 100}
+    # They are the runs of table 4.
+    assert len(short) == 8 and short <= {cell.cell_id for cell in early.ends()}
+
+
+def test_students_have_a_convolutional_teacher_or_a_transformer_soft_or_hard() -> None:
+    found = take_in("thesis-small-distillation").expansion
+    asked = {
+        (
+            found.cells[cell.parent].labels["backbone"],
+            cell.axes["head.distill.kind"],
+            cell.labels["backbone"],
+        )
+        for cell in found.ends()
+        if cell.parent is not None
+    }
+    students = ("deit_ti", "deit_ti_distilled")
+    assert asked == set(itertools.product(("resnet50", "deit_s"), ("soft", "hard"), students))
+
+
+def test_flowers_of_deit_iii_trains_attention_alone_and_keeps_the_whole_image() -> None:
+    for cell in take_in("thesis-deit3-transfer").expansion.ends():
+        recipe = json.loads(cell.spec.recipe)
+        is_flowers = json.loads(cell.spec.dataset)["name"] == "flowers102"
+        assert recipe.get("trainable", "all") == ("attention" if is_flowers else "all")
+        assert recipe["eval_crop_pct"] == 1.0

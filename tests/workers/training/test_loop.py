@@ -24,6 +24,7 @@ from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.data.batches import EvalSource, normaliser
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.models.backbones import build
+from vtjobs.workers.models.depth import depth
 from vtjobs.workers.training import objective
 from vtjobs.workers.training.evaluate import Diverged
 from vtjobs.workers.training.loop import Training
@@ -122,6 +123,45 @@ def test_how_often_a_run_is_evaluated_changes_nothing_in_its_weights(
             | {f"ema.{name}": value for name, value in weights_of(run.ema).items()}
         )
     assert differences(ends[0], ends[1]) == [] and differences(ends[0], ends[2]) == []
+
+
+@pytest.mark.parametrize("head", ["supervised", "relvit"])
+def test_what_blocks_add_is_recorded_with_each_evaluation_and_changes_no_weight(
+    tmp_path: Path, head: str
+) -> None:
+    params = {"tasks": ["dist"], "mega": 2, "labels": False} if head == "relvit" else None
+    spec = run_spec(VIT, head, params=params, **{**REGULARISED, "epochs": 3})
+    ends, told = [], []
+    for records in (False, True):
+        told.clear()
+        run = training(
+            spec, tmp_path / str(records), record_depth=records, evaluate_every=2,
+            report=lambda kind, **event: told.append(event["metrics"]) if kind == "epoch" else None,
+        )  # fmt: skip
+        assert run.run()
+        ends.append(weights_of(run.trainee))
+    assert differences(*ends) == []
+    blocks = len(run.trainee.backbone.blocks)
+    names = {
+        f"depth_{part}_{block:02d}" for part in ("mixing", "mlp") for block in range(1, blocks + 1)
+    }
+    found = [{name for name in metrics if name.startswith("depth_")} for metrics in told]
+    assert found == [set(), names, names]
+    if head == "supervised":
+        source = run.examiner.sources["test"]
+        (images, _), *_ = source.batches()
+        last = depth(run.trainee.backbone.eval(), images)
+        assert [told[-1][f"depth_mixing_{one.block:02d}"] for one in last] == [
+            one.mixing for one in last
+        ]
+
+
+def test_a_network_without_such_blocks_is_trained_and_records_nothing(tmp_path: Path) -> None:
+    told: list[dict[str, float]] = []
+    report = lambda kind, **event: told.append(event["metrics"]) if kind == "epoch" else None  # noqa: E731
+    run = training(run_spec(CONVNET, epochs=1), tmp_path, record_depth=True, report=report)
+    assert run.run()
+    assert told and not any(name.startswith("depth_") for name in told[0])
 
 
 def test_the_last_epoch_is_always_evaluated(tmp_path: Path) -> None:

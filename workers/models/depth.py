@@ -13,6 +13,10 @@ from ...jobs.errors import BadInput
 from ...jobs.run.pictures import BlockDepth
 
 
+class NoBlocks(BadInput):
+    """A network has no block that normalises its input and adds to it twice."""
+
+
 @torch.no_grad()
 def depth(model: nn.Module, images: Tensor) -> list[BlockDepth]:
     """Return what each block adds, from the first on.
@@ -28,7 +32,7 @@ def depth(model: nn.Module, images: Tensor) -> list[BlockDepth]:
         images: [B, C, S, S], normalised.
 
     Raises:
-        BadInput: no block is of that form.
+        NoBlocks: no block is of that form.
     """
     found: list[BlockDepth] = []
     handles = [handle for block in _blocks(model) for handle in _watch(block, found.append)]
@@ -40,7 +44,7 @@ def depth(model: nn.Module, images: Tensor) -> list[BlockDepth]:
     # They end in the order in which they are passed through.
     found = [changed(one, block=number) for number, one in enumerate(found, start=1)]
     if not found:
-        raise BadInput(
+        raise NoBlocks(
             f"--kind depth: {type(model).__name__} has no blocks that normalise their input and add"
             " to it twice, as vision transformers and ResMLP have"
         )

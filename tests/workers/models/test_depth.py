@@ -9,7 +9,7 @@ from torch import nn
 
 from vtjobs.jobs.errors import BadInput
 from vtjobs.workers import models  # noqa: F401  registers ours with timm
-from vtjobs.workers.tools.depth import depth
+from vtjobs.workers.models.depth import depth
 
 SMALL = {"img_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 3, "num_heads": 2}
 
