@@ -1,5 +1,6 @@
 """Finished weights: two of them compared, scored again."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
@@ -119,6 +120,16 @@ def evaluate(
             metavar="K[,K…]",
         ),
     ] = None,
+    separability: Annotated[
+        int | None,
+        typer.Option(
+            help="Score features of the training images instead: how well a linear layer tells "
+            "apart random halves of each class, over so many splits; stored for the set train.",
+            metavar="SPLITS",
+            min=2,
+            max=100,
+        ),
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -147,13 +158,16 @@ def evaluate(
         raise BadInput("--labels needs --knn: a classifier knows its own classes only")
     if token is not None and counts:
         raise BadInput("--token: --knn scores features, not a classifier. Remove one of the two")
+    asked = sets.split(",")
+    if separability is not None:
+        asked = _training_alone(sets, counts=counts, token=token, factors=factors)
     context = open_workspace(workspace)
     make_pass(context, start=False)
     run_ids = select_ids(context, selector)
     found = score(
         context,
         run_ids,
-        sets.split(","),
+        asked,
         show=not as_json,
         image_size=image_size,
         crop_pct=crop_pct,
@@ -161,10 +175,26 @@ def evaluate(
         knn=counts,
         labels=labels,
         token=_token(token),
+        separability=separability,
         on_left_out=terminal.say,
     )
     if as_json:
         terminal.emit_json(found)
+
+
+def _training_alone(
+    sets: str, *, counts: Sequence[int], token: str | None, factors: Sequence[float]
+) -> list[str]:
+    """Return the only set whose images separability is about.
+
+    Raises:
+        BadInput: other scores are asked for as well.
+    """
+    if counts or token is not None or factors:
+        raise BadInput("--separability: cannot be combined with --knn, --token or --scales")
+    if sets not in ("test", "train"):
+        raise BadInput(f"--separability: is of the training images. Remove --sets {sets}")
+    return ["train"]
 
 
 def _token(word: str | None) -> "Token | None":

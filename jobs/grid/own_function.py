@@ -13,12 +13,17 @@ from .own_source import NotOwn, Sources, find, is_own
 FIRST = {"loss": 2, "transform": 0, "metric": 2}
 # Those of `vtjobs evaluate --knn`, in percent.
 NEIGHBOURS = re.compile(r"knn\d+|map|map_conditioned|map_oracle")
+# How well a linear layer tells apart random halves of classes, mean and deviation over the splits.
+_SEPARABILITY = re.compile(r"separability(_conditioned)?(_std)?")
 
 
 def is_taken(metric: str) -> bool:
     """Return whether a metric's name is one of vtjobs' own."""
+    patterns = (NEIGHBOURS, _SEPARABILITY)
     return (
-        metric in METRICS or metric.startswith("ema_") or NEIGHBOURS.fullmatch(metric) is not None
+        metric in METRICS
+        or metric.startswith("ema_")
+        or any(pattern.fullmatch(metric) for pattern in patterns)
     )
 
 

@@ -39,6 +39,7 @@ def evaluate(
     knn: Sequence[int] = (),
     labels: str | None = None,
     token: Token | None = None,
+    separability: int | None = None,
     on_left_out: Callable[[str], None] = lambda told: None,
 ) -> list[records.ResultRow]:
     """Score the completed ones among these runs; return their results on these sets.
@@ -56,6 +57,8 @@ def evaluate(
         labels: a known dataset whose classes count, for runs that were trained on its images. Of
             runs that were trained on its classes, their own count.
         token: the classifier that answers alone, of students with a distillation token.
+        separability: number of random halvings of the training classes that a linear layer is to
+            tell apart on the features of the training images, in place of scores on sets.
         on_left_out: told how many runs were left out, as they were trained on other images.
 
     Raises:
@@ -71,6 +74,7 @@ def evaluate(
             "--knn": ",".join(map(str, knn)) or None,
             "--scales": ",".join(map(str, scales)) or None,
             "--token": token,
+            "--separability": separability,
         }
         by_grid, others = _chosen(completed, sets, knn, labels, options)
         settings = queries.grid_settings(connection, {grid_id for grid_id, _ in by_grid})
@@ -79,7 +83,7 @@ def evaluate(
             raise BadInput(others[0])
         on_left_out(f"{plural(len(others), 'run')} left out. {others[0]}")
     if not by_grid:
-        what = "" if knn else " with a classifier that can be scored"
+        what = "" if knn or separability else " with a classifier that can be scored"
         raise NothingMatched(f"no selected run has completed{what}")
     given = options | {"--sets": ",".join(sets)}
     codes = [
@@ -100,7 +104,7 @@ def evaluate(
 
 def _other_task(dataset: DatasetSettings, options: Mapping[str, Any]) -> str | None:
     """Return why a run cannot be scored as the options say, by what it was trained for."""
-    of_classes = ("--image-size", "--crop-pct", "--knn", "--token")
+    of_classes = ("--image-size", "--crop-pct", "--knn", "--token", "--separability")
     wrong = {
         "classification": ("--scales",),
         "segmentation": of_classes,
@@ -140,7 +144,8 @@ def _chosen(
     others: list[str] = []
     for run in completed:
         dataset = run.settings.dataset
-        if not knn and not run.settings.head.shared.labels:
+        of_features = knn or options["--separability"]
+        if not of_features and not run.settings.head.shared.labels:
             continue
         why = _other_images(dataset, labels) or _other_task(dataset, options)
         if why is None and options["--token"] is not None:

@@ -35,7 +35,8 @@ class Features:
     """What a model makes of a set of images."""
 
     embeddings: Tensor
-    """[N, D] float32, of length 1: what the classifier gets, or a projector gives."""
+    """[N, D] float32, of length 1 unless asked otherwise: what the classifier gets, or a projector
+    gives."""
     logits: Tensor | None
     """[N, classes] float32; None where the model has no trained classifier."""
     trained: Tensor
@@ -74,6 +75,7 @@ def features_of(
     decoder: Decoder,
     classifies: bool,
     is_projector: bool = False,
+    normalised: bool = True,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Features:
     """Return the features of a set, in the order of its images.
@@ -89,6 +91,7 @@ def features_of(
         classifies: whether the classifier was trained.
         is_projector: whether a projector stands in its place, or nothing: what the model gives out
             are the features.
+        normalised: whether features are brought to length 1.
         on_progress: told the number of images that are done, after each part.
 
     Raises:
@@ -112,7 +115,7 @@ def features_of(
                 tokens = model.forward_features(batch[0])
                 pooled = embed(model, tokens, classifies=not is_projector)
                 answers = model.forward_head(tokens) if classifies else None
-            found = F.normalize(pooled.float(), dim=1)
+            found = F.normalize(pooled.float(), dim=1) if normalised else pooled.float()
             if embeddings is None:
                 # Made once: the features of a large training set fill much of a GPU.
                 embeddings = found.new_empty(len(images), found.shape[1])

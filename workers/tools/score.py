@@ -46,6 +46,7 @@ def score(
     scales: Sequence[float] = (),
     token: Token | None = None,
     neighbours: ByNeighbours | None = None,
+    splits: int | None = None,
 ) -> dict[str, Any]:
     """Return set -> scores of a run's final weights, and journal them.
 
@@ -63,6 +64,8 @@ def score(
             mirror images; the set is then called `test@scales0.5-1-1.5`.
         token: the classifier that answers alone, of a student with two; `test@class-token`.
         neighbours: score the features by nearest neighbours, in place of the classifier.
+        splits: score them by how well a linear layer tells apart so many random halvings of the
+            training classes; `sets` do not count then.
 
     Raises:
         BackboneError: the student has one classifier.
@@ -79,7 +82,8 @@ def score(
 
     final = final_of(workspace, run_id)
     spec = final.spec
-    if neighbours is None and not spec.head.shared.labels:
+    by_features = neighbours is not None or splits is not None
+    if not by_features and not spec.head.shared.labels:
         raise NoWeights(f"run {run_id} has no classifier: it was trained without labels")
     given = {"image_size": image_size, "eval_crop_pct": crop_pct}
     recipe = changed(
@@ -105,14 +109,16 @@ def score(
         numerics=numerics,
         decoder=Decoder(
             # All training images may be more than a workspace keeps.
-            folder=workspace.decoded if neighbours is None else None,
+            folder=None if by_features else workspace.decoded,
             workers=min(16, len(os.sched_getaffinity(0))),
             limit_bytes=int(decoded_gib * 2**30),
         ),
         data_root=data_root,
         paths=paths,
     )
-    if not spec.dataset.has_classes:
+    if splits is not None:
+        scores = scorer.by_halves(splits)
+    elif not spec.dataset.has_classes:
         scores = scorer.by_whole_images(sets)
     elif neighbours is None:
         scores = scorer.by_classifier(sets, metrics)
@@ -187,6 +193,7 @@ def main() -> int:
         "--scales", type=lambda text: [float(one) for one in text.split(",")], default=[]
     )
     parser.add_argument("--knn", type=lambda text: [int(count) for count in text.split(",")])
+    parser.add_argument("--separability", type=int)
     parser.add_argument("--labels")
     parser.add_argument("--token", choices=get_args(Token))
     parser.add_argument("run_ids", nargs="+")
@@ -208,6 +215,7 @@ def main() -> int:
             scales=options.scales,
             token=options.token,
             neighbours=neighbours,
+            splits=options.separability,
         )
         return "\n".join(_line(run_id, name, metrics) for name, metrics in found.items())
 

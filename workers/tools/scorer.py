@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..data.image_set import ImageSet
     from ..training.group import Group
+    from .neighbours import Features
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,29 +145,14 @@ class Scorer:
 
     def by_neighbours(self, sets: Sequence[str], neighbours: ByNeighbours) -> dict[str, Any]:
         """Return set -> accuracy and mean average precision by nearest training images."""
-        from .neighbours import TEMPERATURE, features_of, neighbour_scores
+        from .neighbours import TEMPERATURE, neighbour_scores
 
-        self.model.eval()
         head = self.spec.head
         grafit = head.grafit
         by_neighbours = grafit if grafit is not None and "knn" in grafit.losses else None
 
-        def features(name: str, classifies: bool) -> Any:
-            images = self._part(name)
-            if images.answers is not None:
-                raise BadInput("--knn: an image of this set may have several right classes")
-            return features_of(
-                self.model,
-                images,
-                self._wanted(images, name, neighbours.labels),
-                self.spec.dataset,
-                self._recipe(name),
-                numerics=self.numerics,
-                decoder=self.decoder,
-                classifies=classifies,
-                is_projector=grafit is not None and not grafit.labels,
-                on_progress=Counted(f"features of {name}", len(images)),
-            )
+        def features(name: str, classifies: bool) -> "Features":
+            return self._features(name, neighbours.labels, classifies=classifies)
 
         known = features("train", False)
         found: dict[str, Any] = {}
@@ -182,6 +168,48 @@ class Scorer:
             )
             found[name] = scores | {"n": float(len(queries))}
         return found
+
+    def by_halves(self, splits: int) -> dict[str, Any]:
+        """Return how well a linear layer tells apart random halves of the training classes."""
+        from .separability import separability
+
+        found = self._features(
+            "train", None, classifies=self.spec.head.shared.labels, normalised=False
+        )
+        scores = separability(found.embeddings, found.trained, found.logits, splits=splits)
+        return {"train": scores | {"n": float(len(found))}}
+
+    def _features(
+        self, name: str, labels: str | None, *, classifies: bool, normalised: bool = True
+    ) -> "Features":
+        """Return the features of a part; see `features_of`.
+
+        Args:
+            name: of the part.
+            labels: a known dataset with the same images, whose classes count.
+            classifies: whether the classifier's answers are wanted.
+            normalised: whether features are brought to length 1.
+        """
+        from .neighbours import features_of
+
+        self.model.eval()
+        images = self._part(name)
+        if images.answers is not None:
+            raise BadInput("--knn: an image of this set may have several right classes")
+        grafit = self.spec.head.grafit
+        return features_of(
+            self.model,
+            images,
+            self._wanted(images, name, labels),
+            self.spec.dataset,
+            self._recipe(name),
+            numerics=self.numerics,
+            decoder=self.decoder,
+            classifies=classifies,
+            is_projector=grafit is not None and not grafit.labels,
+            normalised=normalised,
+            on_progress=Counted(f"features of {name}", len(images)),
+        )
 
     def _recipe(self, name: str) -> RecipeSettings:
         """Return the recipe as a set is scored with it."""

@@ -51,6 +51,20 @@ def complete(root: Path, spec: RunSpec, **plan: Any) -> tuple[Workspace, RunSpec
     return workspace, spec, scores
 
 
+def test_features_are_scored_by_arbitrary_halves_of_the_classes(
+    finished: Any, tmp_path: Path
+) -> None:
+    workspace, spec, _ = finished
+    found = score(workspace, spec.run_id, ["train"], data_root=tmp_path, paths={}, splits=3)
+    scores = found["train"]
+    assert scores["n"] == 899 and 0 <= scores["separability_std"] < 10
+    # Ten classes of digits: a linear layer does better than to guess among twenty halves.
+    assert 5 < scores["separability"] < 100 and 0 < scores["separability_conditioned"] < 100
+    (path,) = workspace.run(spec.run_id).evaluations.glob("*.jsonl")
+    (event,) = [event for event in read_all(path) if event["kind"] == "evaluation"]
+    assert event["set"] == "train" and event["metrics"] == scores
+
+
 def test_the_scores_are_those_of_the_last_epoch(finished: Any, tmp_path: Path) -> None:
     workspace, spec, scores = finished
     found = score(workspace, spec.run_id, ["test", "train"], data_root=tmp_path, paths={})
