@@ -110,6 +110,15 @@ def measure(
             help="Forward and backward passes [default: forward passes only].",
         ),
     ] = False,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            metavar="KEY=VALUE",
+            help="Argument of the model, e.g. num_heads=8; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure parameters, FLOPs, throughput and memory of backbones.
@@ -139,12 +148,14 @@ def measure(
     command += ["--precision", precision, "--repeats", str(repeats)]
     command += ["--training"] if training else []
     command += ["--batch", batch] if batch != "largest" else []
+    command += ["--arguments", json.dumps(_arguments(arguments or []))]
     done = subprocess.run(
         [*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment()
     )
     measured = [from_plain(json.loads(line), Cost) for line in done.stdout.splitlines()]
     lines = {
-        name: memory_line([one for one in measured if one.backbone == name]) for name in backbones
+        name: memory_line([one for one in measured if one.backbone == name])
+        for name in dict.fromkeys(one.backbone for one in measured)
     }
     found = [
         changed(one, printed=printed_cost(one), memory_line=lines[one.backbone]) for one in measured
@@ -158,6 +169,20 @@ def measure(
                 terminal.say(_line(name, line))
     if done.returncode:
         raise typer.Exit(done.returncode)
+
+
+def _arguments(given: list[str]) -> dict[str, object]:
+    """Return arguments of a model by name, each value as in a grid file."""
+    from ..jobs.errors import BadInput
+    from ..jobs.strict_yaml import parse
+
+    found: dict[str, object] = {}
+    for one in given:
+        key, sign, value = one.partition("=")
+        if not sign or not key.isidentifier():
+            raise BadInput(f"--arg {one}: write it as KEY=VALUE, e.g. num_heads=8")
+        found[key] = parse(f"{key}: {value}".encode(), file=f"--arg {one}").data[key]
+    return found
 
 
 def _sizes(given: str) -> list[str]:

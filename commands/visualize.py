@@ -17,7 +17,8 @@ MOST_DIGITS = 12
 ASKED: dict[str, tuple[str, ...]] = {
     "--set": ("attention", "cam", "relations", "features", "neighbours", "depth", "masks"),
     "--images": ("attention", "cam", "relations", "features", "neighbours", "depth", "masks"),
-    "--classes": ("attention", "cam"),
+    "--classes": ("attention", "cam", "features", "neighbours"),
+    "--labels": ("features", "neighbours"),
     "--at": ("relations",),
 }
 
@@ -50,9 +51,17 @@ def visualize(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Classes by number, from 0, where each has a map of its own [default: the"
-            " predicted one and the right one].",
+            help="Classes by number, from 0. Each has a map of its own [default: the predicted one"
+            " and the right one]; of features and neighbours, show the images of these classes.",
             metavar="N[,N…]",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="With --kind features or neighbours: show the classes of this dataset, which has"
+            " the same images, e.g. cifar100 of cifar100_coarse.",
+            metavar="DATASET",
         ),
     ] = None,
     at: Annotated[
@@ -76,7 +85,10 @@ def visualize(
 
     if kind not in KINDS:
         raise BadInput(f"--kind {kind}: unknown. {suggest(kind, KINDS)}")
-    given = {"--set": set_name, "--images": images, "--classes": classes, "--at": at}
+    given = {
+        **{"--set": set_name, "--images": images, "--classes": classes},
+        **{"--labels": labels, "--at": at},
+    }
     _check_options(kind, given)
     _check_folder(out)
     context = look_into(workspace)
@@ -88,6 +100,7 @@ def visualize(
         set_name="test" if set_name is None else set_name,
         images=_numbers("--images", images),
         classes=_numbers("--classes", classes),
+        labels=labels,
         point=_point(at),
     )
     # Matplotlib is imported where there is something to draw.

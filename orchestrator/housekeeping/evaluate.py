@@ -147,7 +147,7 @@ def _chosen(
         of_features = knn or options["--separability"]
         if not of_features and not run.settings.head.shared.labels:
             continue
-        why = _other_images(dataset, labels) or _other_task(dataset, options)
+        why = other_images(dataset, labels) or _other_task(dataset, options)
         if why is None and options["--token"] is not None:
             why = _without_token(run.settings)
         if why is not None:
@@ -184,7 +184,7 @@ def _words(options: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _other_images(dataset: DatasetSettings, labels: str | None) -> str | None:
+def other_images(dataset: DatasetSettings, labels: str | None) -> str | None:
     """Return why a dataset's images have no such classes, or None where they have."""
     known = catalogue.same_images(dataset.name)
     if labels is None or labels in (dataset.name, *known):

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from ...db import lookups, queries
 from ...db.engine import reading
 from ...jobs.documents import Document, from_plain
+from ...jobs.errors import BadInput
 from ...jobs.run.picture_kinds import Kind
 from ...jobs.run.pictures import BlockDepth, LayerSparsity, Pictures, Queried
 from ..loop.context import Context
-from .evaluate import check_sets
+from .evaluate import check_sets, other_images
 from .export import with_weights
 from .worker_tool import run_tool
 
@@ -73,6 +74,7 @@ def pictures(
     set_name: str,
     images: Sequence[int] = (),
     classes: Sequence[int] = (),
+    labels: str | None = None,
     point: tuple[float, float] = (0.5, 0.5),
 ) -> Pictures:
     """Return the maps of a completed run.
@@ -83,7 +85,9 @@ def pictures(
         kind: of the maps.
         set_name: whose images are shown.
         images: their places in the set, from 0; none: four that are spread over it.
-        classes: where each has a map of its own; none: the predicted and the right one.
+        classes: where each has a map of its own; none: the predicted and the right one. Of features
+            and neighbours, the trained classes whose images are shown.
+        labels: a known dataset with the same images, whose classes features and neighbours show.
         point: of `relations`, what the patch of reference holds: row and column, as shares of the
             image's sides.
 
@@ -97,11 +101,14 @@ def pictures(
         runs = lookups.completed_runs(connection, [run_id])
     for run in runs:
         check_sets(run.settings.dataset, [set_name], option="--set")
+        if (why := other_images(run.settings.dataset, labels)) is not None:
+            raise BadInput(why)
     words = [
         *("--workspace", str(context.workspace.root)),
         *("--data", str(context.config.data_root), "--paths", json.dumps(settings.paths)),
         *("--kind", kind, "--set", set_name),
         *("--images", *map(str, images), "--classes", *map(str, classes)),
+        *(["--labels", labels] if labels is not None else []),
         *("--point", *map(str, point), run_id),
     ]
     return from_plain(json.loads(run_tool("visualize", words)), Pictures)

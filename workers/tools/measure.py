@@ -10,7 +10,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import timm
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...jobs.documents import to_plain
+from ...jobs.documents import changed, to_plain
 from ...jobs.errors import BadInput, did_you_mean
 from ...jobs.grid import catalogue
 from ...jobs.run.cost import Cost
@@ -47,6 +48,7 @@ def measure(
     repeats: int,
     training: bool,
     device: torch.device,
+    arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> Cost:
     """Return what a backbone costs on this device.
 
@@ -59,11 +61,15 @@ def measure(
         repeats: timed passes, after three that are not.
         training: forward, cross-entropy and backward, or the forward pass alone.
         device: where.
+        arguments: of the model, beside those of its short name, such as a number of heads.
 
     Raises:
+        BackboneError: it takes no such argument.
         BadInput: there is no such backbone, or the largest batch is asked for without a GPU.
     """
-    model = _model(name, image_size, classes).to(device)
+    model = _model(name, image_size, classes, arguments).to(device)
+    if arguments:
+        name += f"({', '.join(f'{key}={value}' for key, value in arguments.items())})"
     numerics = make_numerics(device, precision=precision)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     flops = multiply_adds(model, (3, image_size, image_size), device)
@@ -108,7 +114,7 @@ def measure(
     )
 
 
-def _model(name: str, image_size: int, classes: int) -> nn.Module:
+def _model(name: str, image_size: int, classes: int, arguments: Mapping[str, Any]) -> nn.Module:
     known = catalogue.backbones()
     if name in known:
         backbone = catalogue.backbone(name)
@@ -117,7 +123,9 @@ def _model(name: str, image_size: int, classes: int) -> nn.Module:
     else:
         near = did_you_mean(name, [*known, *timm.list_models()])
         raise BadInput(f"unknown backbone {name!r}. {near}".strip())
-    return build(backbone, ModelShape(channels=3, classes=classes, image_size=image_size))
+    shape = ModelShape(channels=3, classes=classes, image_size=image_size)
+    backbone = changed(backbone, args={**backbone.args, **arguments})
+    return build(backbone, shape)
 
 
 def multiply_adds(model: nn.Module, shape: tuple[int, int, int], device: torch.device) -> int:
@@ -239,6 +247,7 @@ def main() -> int:
     parser.add_argument("--precision", required=True)
     parser.add_argument("--repeats", type=int, required=True)
     parser.add_argument("--training", action="store_true")
+    parser.add_argument("--arguments", type=json.loads, default={})
     parser.add_argument("names", nargs="+")
     options = vars(parser.parse_args())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -10,8 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,10 +20,11 @@ from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput
 from ...jobs.run.picture_kinds import Kind
 from ...jobs.run.pictures import Pictures
+from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import Final, final_of
 from ..checkpoints.weights import load_weights
-from ..data.datasets import load_part
+from ..data.datasets import labels_of, load_part
 from ..data.image_set import ImageSet
 from ..models.depth import depth
 from ..randomness import Streams
@@ -39,10 +39,34 @@ from .nearest import nearest
 from .picture_texts import TEXTS
 from .scorer import Counted
 
-# Loads a split of the run's dataset.
-Load = Callable[[str], ImageSet]
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """The sets of a run's dataset."""
+
+    spec: RunSpec
+    data_root: Path
+    paths: dict[str, str]
+
+    def __call__(self, name: str) -> ImageSet:
+        """Load a split."""
+        streams = Streams(self.spec.seeds)
+        return load_part(
+            self.spec.dataset, name, streams, data_root=self.data_root, paths=self.paths
+        )
+
+    def judged(self, images: ImageSet, name: str, labels: str | None) -> ImageSet:
+        """Return a split with the classes of another dataset, where one is named."""
+        if labels is None:
+            return images
+        found = labels_of(
+            labels, images, self.spec.dataset, name, data_root=self.data_root, paths=self.paths
+        )
+        return replace(images, labels=found)
+
+
 # Returns those fields of `Pictures` that a kind fills.
-Drawing = Callable[[Trainee, Final, Asked, Load], dict[str, Any]]
+Drawing = Callable[[Trainee, Final, Asked, Sets], dict[str, Any]]
 
 
 def pictures(
@@ -69,20 +93,14 @@ def pictures(
     trainee = make_trainee(final.spec, Streams(final.spec.seeds))
     load_weights(trainee.backbone, final.weights)
     trainee.to(device).eval()
-    load = partial(
-        load_part,
-        final.spec.dataset,
-        streams=Streams(final.spec.seeds),
-        data_root=data_root,
-        paths=paths,
-    )
+    sets = Sets(final.spec, data_root, paths)
     draw: Drawing = _DRAWING.get(asked.kind, _maps)
     is_per_class = asked.kind == "attention" and getattr(trainee.backbone, "is_per_class", False)
     return Pictures(
         run_id=run_id,
         kind=asked.kind,
         text=TEXTS["attention of classes" if is_per_class else asked.kind],
-        **{"shown": [], **draw(trainee, final, asked, load)},
+        **{"shown": [], **draw(trainee, final, asked, sets)},
     )
 
 
@@ -90,16 +108,19 @@ def _filters(trainee: Trainee, *_: Any) -> dict[str, Any]:
     return {"shown": filters(trainee.backbone), "layers": sparsity(trainee.backbone)}
 
 
-def _features(trainee: Trainee, final: Final, asked: Asked, load: Load) -> dict[str, Any]:
+def _features(trainee: Trainee, final: Final, asked: Asked, load: Sets) -> dict[str, Any]:
     images = load(asked.set_name)
     places = places_of(asked, images, FEATURES)
+    images = load.judged(images, asked.set_name, asked.labels)
     return {"space": feature_space(trainee, final, places, images, set_name=asked.set_name)}
 
 
-def _neighbours(trainee: Trainee, final: Final, asked: Asked, load: Load) -> dict[str, Any]:
+def _neighbours(trainee: Trainee, final: Final, asked: Asked, load: Sets) -> dict[str, Any]:
     images, train = load(asked.set_name), load("train")
     places = places_of(asked, images, IMAGES)
     check_number(places)
+    images = load.judged(images, asked.set_name, asked.labels)
+    train = load.judged(train, "train", asked.labels)
     said = Counted("features of train", len(train))
     found = nearest(
         trainee, final, places, images, train, set_name=asked.set_name, on_progress=said
@@ -107,7 +128,7 @@ def _neighbours(trainee: Trainee, final: Final, asked: Asked, load: Load) -> dic
     return {"queries": found}
 
 
-def _masks(trainee: Trainee, final: Final, asked: Asked, load: Load) -> dict[str, Any]:
+def _masks(trainee: Trainee, final: Final, asked: Asked, load: Sets) -> dict[str, Any]:
     images = load(asked.set_name)
     numerics = make_numerics(next(trainee.parameters()).device, precision="fp32")
     maps = object_maps if final.spec.dataset.has_objects else mask_maps
@@ -115,13 +136,13 @@ def _masks(trainee: Trainee, final: Final, asked: Asked, load: Load) -> dict[str
     return {"shown": maps(trainee.backbone, final.spec, places, images, numerics)}
 
 
-def _depth(trainee: Trainee, final: Final, asked: Asked, load: Load) -> dict[str, Any]:
+def _depth(trainee: Trainee, final: Final, asked: Asked, load: Sets) -> dict[str, Any]:
     images = load(asked.set_name)
     several = replace(asked, images=places_of(asked, images, MOST))
     return {"blocks": depth(trainee.backbone, batch_of(final, trainee, several, images).inputs)}
 
 
-def _maps(trainee: Trainee, final: Final, asked: Asked, load: Load) -> dict[str, Any]:
+def _maps(trainee: Trainee, final: Final, asked: Asked, load: Sets) -> dict[str, Any]:
     return {"shown": image_maps(trainee, final, asked, load(asked.set_name))}
 
 
@@ -155,6 +176,7 @@ def main() -> int:
     parser.add_argument("--set", default="test")
     parser.add_argument("--images", type=int, nargs="*", default=[])
     parser.add_argument("--classes", type=int, nargs="*", default=[])
+    parser.add_argument("--labels")
     parser.add_argument("--point", type=float, nargs=2, default=(0.5, 0.5))
     parser.add_argument("run_id")
     options = parser.parse_args()
@@ -165,6 +187,7 @@ def main() -> int:
             set_name=options.set,
             images=options.images,
             classes=options.classes,
+            labels=options.labels,
             point=tuple(options.point),
         )
         # What a lab's own code prints is no part of the document.

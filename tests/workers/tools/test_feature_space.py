@@ -49,6 +49,21 @@ def test_up_to_a_thousand_images_are_points_with_their_classes(finished: Finishe
     assert set(space.labels) == set(range(10))
 
 
+def test_images_of_some_classes_are_shown_by_the_classes_of_another_dataset(
+    finished: Finished,
+) -> None:
+    """As the species of one genus are: figure 2.5 of the thesis."""
+    every, some = space_of(finished), space_of(finished, classes=[3, 4])
+    digits = dict(zip(every.places, every.labels, strict=True))
+    assert {digits[place] for place in some.places} == set(some.labels) == {3, 4}
+    assert len(some.places) == sum(digit in (3, 4) for digit in every.labels)
+    parity = space_of(finished, classes=[3, 4], labels="digits_parity")
+    assert parity.places == some.places
+    assert parity.labels == [digit % 2 for digit in some.labels]
+    with pytest.raises(BadInput, match="test has no image of these classes"):
+        space_of(finished, classes=[12])
+
+
 def test_neighbours_in_the_plane_share_a_class_more_often_than_strangers(
     finished: Finished,
 ) -> None:

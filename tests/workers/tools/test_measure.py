@@ -183,6 +183,39 @@ def test_a_gpu_too_small_for_one_image_is_told() -> None:
         largest(lambda _: False)
 
 
+def test_a_model_is_measured_with_another_number_of_heads() -> None:
+    """Thesis, table 3.21: as many parameters and multiply-adds, whatever the number."""
+    words = ["measure", "deit_ti", "--image-size", "32", "--batch", "1", "--repeats", "1", "--json"]
+    command = [sys.executable, "-m", "vtjobs.cli", *words]
+    found = []
+    for heads in ("3", "12"):
+        done = subprocess.run(
+            [*command, "--arg", f"num_heads={heads}"], capture_output=True, text=True, check=True
+        )
+        (one,) = json.loads(done.stdout)
+        found.append(one)
+    assert [one["backbone"] for one in found] == ["deit_ti(num_heads=3)", "deit_ti(num_heads=12)"]
+    first, second = found
+    assert first["parameters"] == second["parameters"]
+    assert first["multiply_adds"] == second["multiply_adds"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("num_heads", "error: --arg num_heads: write it as KEY=VALUE"),
+        ("num_heads=5", "dim should be divisible by num_heads"),
+        ("nope=1", "unexpected keyword argument 'nope'"),
+    ],
+)
+def test_an_argument_that_a_model_does_not_take_is_told(given: str, said: str) -> None:
+    words = ["measure", "deit_ti", "--image-size", "32", "--arg", given]
+    command = [sys.executable, "-m", "vtjobs.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
 def test_one_backbone_that_is_unknown_does_not_keep_the_others_from_being_measured() -> None:
     words = [
         "measure",
