@@ -1,5 +1,7 @@
 """What the beginning and the end of an attempt come to, as its journal tells them."""
 
+import json
+
 from sqlalchemy import Connection, update
 
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
@@ -21,6 +23,7 @@ def started(
     connection.execute(update(m.runs).where(mine).values(clean_next=False))
     names = ("host", "world_size", "resumed_attempt", "resumed_step", "exact")
     facts = {"started_at": event.at, **{name: getattr(event, name) for name in names}}
+    facts["software"] = json.dumps(event.software, sort_keys=True) if event.software else None
     # Whether or not it still counts as live: its successors' lineage leads through it.
     mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt)
     connection.execute(update(m.attempts).where(mine).values(**facts))

@@ -160,6 +160,7 @@ attempts = Table(
     Column("usage", Text),  # JSON of jobs.workspace.events.Usage
     Column("trained_s", Double),  # from its first step to `step`
     Column("starts_at", Double),  # when the scheduler expects it to start
+    Column("software", Text),  # JSON, package -> version
     # Two submitters cannot both have a live attempt at one run: of live attempts alone, which the
     # migrations say. Said here, it would make every command import both databases' dialects.
     Index("one_live_attempt", "run_id", unique=True),

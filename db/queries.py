@@ -164,7 +164,8 @@ def attempts_of_runs(connection: Connection, run_ids: Sequence[str]) -> dict[str
 
 def _attempt_row(row: Any) -> AttemptRow:
     usage = None if row["usage"] is None else from_plain(json.loads(row["usage"]), Usage)
-    return AttemptRow(**{**row, "usage": usage})
+    software = None if row["software"] is None else json.loads(row["software"])
+    return AttemptRow(**{**row, "usage": usage, "software": software})
 
 
 def job_of(connection: Connection, run_id: str) -> JobRow | None:

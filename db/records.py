@@ -158,6 +158,8 @@ class AttemptRow:
     """Seconds from its first step to `step`."""
     starts_at: float | None
     """When the scheduler expects it to start."""
+    software: dict[str, str] | None
+    """Package -> version; also python, and numerics of vtjobs itself. Null before it has begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

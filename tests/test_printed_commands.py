@@ -200,7 +200,9 @@ def of_another_workspace(desk: Desk) -> str:
 def of_an_older_ledger(desk: Desk) -> str:
     old = "UPDATE alembic_version SET version_num = '0001'"
     since = ("runs.streams",)
-    since += tuple(f"attempts.{name}" for name in ("usage", "trained_s", "starts_at", "per_gpu"))
+    since += tuple(
+        f"attempts.{name}" for name in ("usage", "trained_s", "starts_at", "per_gpu", "software")
+    )
     drops = (f"ALTER TABLE {name.replace('.', ' DROP COLUMN ')}" for name in since)
     return _of_a_ledger(desk, "DROP TABLE tags", "DROP TABLE cell_names", *drops, old)
 

@@ -16,6 +16,8 @@ class Usage(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Images that all ranks trained on per second of training, without the evaluations."""
     data_wait: float | None = None
     """Share of that time, 0 to 1, in which rank 0 waited for its batches."""
+    parameters: int | None = None
+    """Of the backbone with its classifier: what finished weights have."""
     peak_memory_bytes: int | None = None
     """The most that PyTorch had allocated on rank 0's GPU."""
     step_s: float | None = None

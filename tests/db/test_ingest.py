@@ -310,6 +310,21 @@ def usage_of(world: World, run_id: str) -> Usage | None:
         return attempts_of(connection, run_id)[0].usage
 
 
+def test_the_ledger_knows_which_software_and_how_many_parameters_an_attempt_trains(
+    world: World,
+) -> None:
+    run_id = launched(world)
+    with reading(world.ledger.engine) as connection:
+        assert attempts_of(connection, run_id)[0].software is None
+    world.start(run_id, 1)
+    used(world, run_id, "epoch", parameters=5_717_416)
+    ingest_live(world.ledger, world.workspace)
+    with reading(world.ledger.engine) as connection:
+        (attempt,) = attempts_of(connection, run_id)
+    assert attempt.software == {"torch": "2.6", "vtjobs": "0.1"}
+    assert attempt.usage is not None and attempt.usage.parameters == 5_717_416
+
+
 def test_an_attempts_usage_is_what_its_newest_event_says(world: World) -> None:
     run_id = launched(world)
     world.start(run_id, 1)

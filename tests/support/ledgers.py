@@ -209,7 +209,7 @@ class World:
         attempt, step = resumed or (None, None)
         self.write(
             run_id, number, "start", attempt=number, host="node7", resumed_attempt=attempt, resumed_step=step,
-            world_size=1, exact=None if resumed is None else True, software={},
+            world_size=1, exact=None if resumed is None else True, software={"vtjobs": "0.1", "torch": "2.6"},
         )  # fmt: skip
 
     def epoch(self, run_id: str, number: int, epoch: int, top1: float, *, steps: int = 10) -> None:

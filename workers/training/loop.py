@@ -140,13 +140,13 @@ class Training:
     def _set_up_step(self) -> None:
         """Make what a step and an evaluation need beside the model and the data."""
         spec, recipe, trainee, device = self.spec, self.recipe, self.trainee, self.group.device
+        self.pace.of(trainee.backbone)
         distillation = make_distillation(spec, self.plan, device, self.numerics)
         self.statistics = layers_with_statistics(trainee)
         self.optimizer = make_optimizer(trainee, recipe)
         self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
-        self.mixup = make_mixup(recipe, spec.dataset.classes)
-        is_mixed = self.mixup is not None
-        self.objective = make_objective(spec, mixed=is_mixed, distillation=distillation)
+        self.mixup = mix = make_mixup(recipe, spec.dataset.classes)
+        self.objective = make_objective(spec, mixed=mix is not None, distillation=distillation)
         self.patches = patch_work(spec.head, spec.dataset, trainee.patch, device)
         self.ema = make_ema(trainee, recipe)
         self.examiner = Examiner(

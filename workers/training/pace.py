@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch import nn
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,6 +23,7 @@ class Pace:
 
     def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
         self._device = device
+        self._parameters: int | None = None
         self._clock = clock
         self._began: float | None = None
         # Of the epoch that is being trained, or was trained last.
@@ -35,6 +37,10 @@ class Pace:
         # Of the steps after the warm-up: their number, mean seconds and squared deviations; and how
         # long the device was waited for behind the last one of an epoch or before a checkpoint.
         self._timed, self._step_s, self._squares, self._settled_s = 0, 0.0, 0.0, 0.0
+
+    def of(self, model: nn.Module) -> None:
+        """Note how large the model is that is trained."""
+        self._parameters = sum(weight.numel() for weight in model.parameters())
 
     def begin_epoch(self) -> None:
         """Note that an epoch, or what is left of it, starts."""
@@ -110,6 +116,7 @@ class Pace:
         return {
             "images_per_s": round(self._images / seconds, 1) if known else None,
             "data_wait": round(min(1.0, self._wait_s / seconds), 4) if known else None,
+            "parameters": self._parameters,
             "peak_memory_bytes": self.peak_memory_bytes,
             "step_s": round(self._step_s + self._settled_s / self._timed, 6) if timed else None,
             "step_std_s": round(self._deviation_s, 6) if timed else None,
