@@ -121,11 +121,12 @@ def _how_scored(record: Published) -> str:
     """Return what a set's name ends with where runs are not scored as in training."""
     if (token := _TOKENS.get(record.method)) is not None:
         return f"@{token}-token"
-    crop = record.variant.get("crop_ratio")
+    crop, size = record.variant.get("crop_ratio"), record.variant.get("scored_res")
+    parts = [f"{size}px"] if size is not None else []
     # CaiT is trained to be scored on whole images; its transfer has a recipe of its own.
     if (record.recipe or "") in _WHOLE and crop not in (None, 1.0):
-        return f"@crop{crop:g}"
-    return ""
+        parts.append(f"crop{crop:g}")
+    return f"@{'-'.join(parts)}" if parts else ""
 
 
 def is_recorded(one: Made, record: Published, paper: str) -> bool:

@@ -38,6 +38,7 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("thesis", "3.15"): _CAIT,
     ("thesis", "3.17"): _CAIT,
     ("thesis", "3.19"): ("thesis-table3-19", "thesis-cait", "thesis-cait-distilled"),
+    ("thesis", "3.20"): ("thesis-table3-20", *_CAIT),
     ("thesis", "3.22"): _CAIT,
     ("thesis", "4.3"): ("thesis-resmlp", "thesis-table4-3"),
     ("thesis", "5.1"): ("thesis-patchconvnet",),

@@ -416,7 +416,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("3.11", "thesis-table3-11", 20),
         ("3.12", "thesis-table3-12", 12),
         ("3.13", "thesis-table3-13", 13),
-        ("3.20", "thesis-table3-20", 7),
+        ("3.20", f"thesis-table3-20 {CAIT}", 12),
         ("3.21", "thesis-table3-21", 8),
         ("4.3", "thesis-resmlp thesis-table4-3", 39),
         ("6.2", "thesis-table6-2", 15),

@@ -153,3 +153,10 @@ def test_flowers_of_deit_iii_trains_attention_alone_and_keeps_the_whole_image() 
         is_flowers = json.loads(cell.spec.dataset)["name"] == "flowers102"
         assert recipe.get("trainable", "all") == ("attention" if is_flowers else "all")
         assert recipe["eval_crop_pct"] == 1.0
+
+
+def test_repeated_augmentation_goes_through_the_images_a_third_as_often() -> None:
+    # Section 3.4.5 of the thesis: 300 epochs are a hundred passes.
+    settings = take_in("thesis-deit").expansion.ends()[0].spec.settings
+    assert (settings.recipe.epochs, settings.recipe.repeats) == (300, 3)
+    assert settings.passes == pytest.approx(100, rel=1e-3)
