@@ -1,7 +1,5 @@
 """A hundred seeds of a tiny task, from submission to the report."""
 
-from pathlib import Path
-
 import pytest
 
 from .support.cli import Cli

@@ -155,6 +155,18 @@ def test_flowers_of_deit_iii_trains_attention_alone_and_keeps_the_whole_image() 
         assert recipe["eval_crop_pct"] == 1.0
 
 
+def test_resmlps_contrast_is_an_old_fashioned_training() -> None:
+    """Thesis, table 4.3: SGD that falls by steps over 90 epochs, and crops and flips alone."""
+    cells = take_in("thesis-table4-3").expansion.ends()
+    (recipe,) = [
+        json.loads(cell.spec.recipe) for cell in cells if cell.axes.get("variant") == "old-fashioned"
+    ]
+    names = ("optimizer", "epochs", "schedule", "decay_epochs", "flip", "crop")
+    assert [recipe[name] for name in names] == ["sgd", 90, "step", [30, 60], 0.5, "resized"]
+    off = ("mixup", "cutmix", "erasing", "label_smoothing", "auto_augment", "warmup_epochs")
+    assert not any(recipe.get(name) for name in off)
+
+
 def test_repeated_augmentation_goes_through_the_images_a_third_as_often() -> None:
     # Section 3.4.5 of the thesis: 300 epochs are a hundred passes.
     settings = take_in("thesis-deit").expansion.ends()[0].spec.settings

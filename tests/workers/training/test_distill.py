@@ -129,6 +129,35 @@ def test_the_teacher_is_neither_trained_nor_saved(tmp_path: Path) -> None:
     build(one.spec.backbone, one.spec.shape).load_state_dict(contents(place)[MODEL])
 
 
+@pytest.mark.parametrize("image_size", [16, 32])
+def test_the_teacher_sees_the_very_images_of_its_student_mixed_and_at_its_size(
+    tmp_path: Path, image_size: int
+) -> None:
+    teacher, paths = _teacher_file(tmp_path)
+    spec = _student(teacher)
+    recipe = changed(spec.recipe, epochs=1, mixup=0.8, erasing=0.5, image_size=image_size)
+    one = training(changed(spec, recipe=recipe), tmp_path / str(image_size), paths=paths)
+    seen: dict[str, list[Tensor]] = {"student": [], "teacher": []}
+    assert one.objective._distillation is not None
+    # The module that gets the images first.
+    models = {
+        "student": one.trainee.backbone.patch_embed,
+        "teacher": one.objective._distillation.teacher,
+    }
+    for name, model in models.items():
+
+        def note(module: nn.Module, inputs: tuple[Tensor], name: str = name) -> None:
+            # The student is evaluated as well, where it is not in training.
+            if module.training or name == "teacher":
+                seen[name].append(inputs[0].clone())
+
+        model.register_forward_pre_hook(note)
+    assert one.run()
+    assert len(seen["teacher"]) == len(seen["student"]) == one.total_steps
+    for shown, taught in zip(seen["student"], seen["teacher"], strict=True):
+        assert shown.shape[-1] == image_size and torch.equal(shown, taught)
+
+
 def test_a_share_of_zero_trains_the_baseline_bit_for_bit(tmp_path: Path) -> None:
     ends = []
     for number, spec in enumerate((run_spec(), _student("stage", weight=0.0))):
