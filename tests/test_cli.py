@@ -147,6 +147,7 @@ def test_report_with_detail_says_what_the_seeds_leave_open(trained: Cli) -> None
     assert "Expected by chance" in trained.ok("report", "tiny", "--detail", "--format", "markdown")
 
 
+@pytest.mark.paper("DR-52", "DR-72", "RV-26", "RV-45")
 def test_report_has_mean_std_and_gain_in_every_format(trained: Cli) -> None:
     cells = trained.json("report", "tiny")
     supervised, relvit = cells

@@ -39,6 +39,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Any:
     yield from finished(folder, cache, GRID)
 
 
+@pytest.mark.paper("DR-79")
 def test_the_report_compares_what_was_pre_trained_by_the_precision_of_its_boxes(lab: Cli) -> None:
     cells = lab.json("report", "parts")
     assert {(cell["head"], cell["metric"], cell["n"]) for cell in cells} == {
@@ -49,6 +50,7 @@ def test_the_report_compares_what_was_pre_trained_by_the_precision_of_its_boxes(
     assert {cell["n"] for cell in masks} == {2}
 
 
+@pytest.mark.paper("DR-58")
 def test_a_run_starts_from_the_weights_before_it_and_draws_the_detector(lab: Cli) -> None:
     run = next(one for one in lab.json("runs", "parts") if one["stage"] == "detect")
     shown = lab.json("show", run["run_id"])

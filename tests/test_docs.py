@@ -130,6 +130,7 @@ def test_every_command_in_the_documents_exists_with_its_options(command: str) ->
             assert word.split("=")[0] in text, f"{command}: no option {word}"
 
 
+@pytest.mark.paper("GR-10")
 @pytest.mark.parametrize(("page", "text"), blocks("yaml"))
 def test_every_grid_in_the_documents_is_valid(page: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "grid.yaml"

@@ -8,6 +8,7 @@ from .support.grids import tiny_grid
 pytestmark = pytest.mark.training
 
 
+@pytest.mark.paper("OR-09")
 @pytest.mark.timeout(300)
 def test_a_hundred_seeds_run_and_are_reported(cli: Cli) -> None:
     cli.write("many.yaml", tiny_grid(seeds="{range: [1, 101]}", epochs=1))

@@ -16,6 +16,7 @@ def _alike(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"[0-9a-f]{8,}|\d+(?:[.,:]\d+)*", "#", text)).strip()
 
 
+@pytest.mark.paper("DE-16")
 @pytest.mark.parametrize("name", EVERY)
 def test_every_command_stands_in_the_reference_with_its_options(name: str) -> None:
     assert reference.command_section(name, EVERY[name]) in reference.COMMANDS.read_text(), (
@@ -52,6 +53,7 @@ def test_the_keys_of_a_grid_file_are_those_of_its_schema() -> None:
     )
 
 
+@pytest.mark.paper("RM-11", "PC-14", "D3-12", "D3-15")
 def test_the_page_about_the_papers_is_that_of_their_records_and_the_ready_grids() -> None:
     assert paper_coverage.PAGE.read_text() == paper_coverage.page(), (
         "run: python -m tests.support.paper_coverage"

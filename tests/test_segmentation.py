@@ -39,6 +39,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Any:
     yield from finished(folder, cache, GRID)
 
 
+@pytest.mark.paper("DR-79")
 def test_the_report_compares_what_was_pre_trained_by_its_masks(lab: Cli) -> None:
     cells = lab.json("report", "scenes")
     assert {(cell["head"], cell["metric"], cell["n"]) for cell in cells} == {
@@ -47,6 +48,7 @@ def test_the_report_compares_what_was_pre_trained_by_its_masks(lab: Cli) -> None
     }
 
 
+@pytest.mark.paper("DR-59")
 def test_a_run_starts_from_the_weights_before_it_and_draws_its_decoder(lab: Cli) -> None:
     run = next(one for one in lab.json("runs", "scenes") if one["stage"] == "segment")
     shown = lab.json("show", run["run_id"])

@@ -20,6 +20,7 @@ def test_a_speed_is_never_printed_with_an_exponent(speed: float, shown: str) -> 
     assert shown in _cost(changed(COST, images_per_second=speed))
 
 
+@pytest.mark.paper("PC-13", "D3-16", "OR-11")
 @pytest.mark.parametrize(
     ("conditions", "text"),
     [
@@ -47,6 +48,7 @@ def test_each_published_condition_has_its_own_printed_speed_and_both_devices_are
     assert _printed(changed(cost, printed=printed_cost(cost))) == text
 
 
+@pytest.mark.paper("OR-11")
 @pytest.mark.parametrize(
     ("conditions", "differs"),
     [
@@ -72,6 +74,7 @@ def test_nothing_is_printed_of_what_no_table_has(changes: dict[str, object]) -> 
     assert printed_cost(changed(COST, **changes)) is None
 
 
+@pytest.mark.paper("DE-16")
 def test_the_device_and_the_precision_stand_below_what_was_measured(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -80,6 +83,7 @@ def test_the_device_and_the_precision_stand_below_what_was_measured(
     assert "inference, fp32, mean of 3 passes; CPU, 2 threads; torch 2.6, timm 1.0" in told
 
 
+@pytest.mark.paper("D3-16")
 def test_every_model_with_a_printed_speed_is_one_that_can_be_measured() -> None:
     import timm
 

@@ -80,12 +80,14 @@ def test_a_figure_is_written_as_a_picture_and_its_data(trained: Cli) -> None:
     assert trained("curve", "tiny", "--figure", "figures", "--json").returncode == 2
 
 
+@pytest.mark.paper("VA-07")
 def test_a_closer_look_begins_at_an_epoch(trained: Cli) -> None:
     (curve, *_) = trained.json("curve", "--from-epoch", "2")
     assert [point["epoch"] for point in curve["points"]] == [2, 3]
     assert {tuple(own) for own in curve["seeds"].values()} == {("2", "3")}
 
 
+@pytest.mark.paper("VA-07")
 def test_the_chart_of_a_closer_look_begins_there(trained: Cli) -> None:
     chart = trained.process("curve", "--from-epoch", "2", PYTHONIOENCODING="ascii").stdout
     (ticks,) = [line for line in chart.splitlines() if re.match(r" +\| [\d. ]+$", line)]
@@ -114,6 +116,7 @@ def test_a_sparkline_has_its_lowest_and_highest_value_at_its_ends() -> None:
     assert len(sparkline([float(value) for value in range(1000)])) == 24
 
 
+@pytest.mark.paper("DR-60")
 def test_the_gain_over_a_head_is_that_of_the_report_at_the_last_epoch(trained: Cli) -> None:
     done = trained("curve", "tiny", "--over", "supervised")
     assert done.returncode == 0, done.stderr

@@ -114,6 +114,7 @@ def test_a_sum_is_over_each_class() -> None:
     assert added([]) == hours()
 
 
+@pytest.mark.paper("DE-19", "OR-08")
 def test_the_ledger_knows_all_that_is_needed(world: World) -> None:
     first, second = world.submit(paper_grid(seeds=2))
     world.launch(first, second)

@@ -310,6 +310,7 @@ def usage_of(world: World, run_id: str) -> Usage | None:
         return attempts_of(connection, run_id)[0].usage
 
 
+@pytest.mark.paper("OR-08")
 def test_the_ledger_knows_which_software_and_how_many_parameters_an_attempt_trains(
     world: World,
 ) -> None:
@@ -325,6 +326,7 @@ def test_the_ledger_knows_which_software_and_how_many_parameters_an_attempt_trai
     assert attempt.usage is not None and attempt.usage.parameters == 5_717_416
 
 
+@pytest.mark.paper("OR-08")
 def test_an_attempts_usage_is_what_its_newest_event_says(world: World) -> None:
     run_id = launched(world)
     world.start(run_id, 1)

@@ -52,6 +52,7 @@ def test_of_a_loss_the_smaller_is_the_better(metric: str, smaller: bool) -> None
     assert smaller_is_better(metric) is smaller
 
 
+@pytest.mark.paper("VA-02")
 def test_the_last_epoch_counts_and_the_best_is_kept_apart(world: World) -> None:
     (run_id,) = world.submit(paper_grid())
     attempt(world, run_id, 1, {0: 10.0, 1: 90.0, 2: 80.0})
@@ -122,6 +123,7 @@ def test_a_rerun_from_nothing_replaces_the_result_when_it_completes(world: World
     assert results(world) == [(30.0, 1, 30.0, 1)]
 
 
+@pytest.mark.paper("VA-04", "OR-08")
 def test_test_sets_and_metrics_are_kept_apart_and_words_are_no_metrics(world: World) -> None:
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)

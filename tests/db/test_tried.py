@@ -1,5 +1,7 @@
 """How many settings of one backbone, dataset and head were tried."""
 
+import pytest
+
 from vtjobs.analysis.findings.cells import report
 from vtjobs.jobs.run.selector import Selection
 
@@ -21,6 +23,7 @@ def test_two_entries_of_one_head_are_two_settings_of_it(quiet_lab: Lab) -> None:
     )
 
 
+@pytest.mark.paper("DE-21", "VA-10")
 def test_settings_of_all_grids_count_once_a_run_of_theirs_has_begun(quiet_lab: Lab) -> None:
     quiet_lab.submit(tiny_grid(name="first", heads="[supervised, relvit]", seeds="2"))
     assert tried(quiet_lab, "first") == {"supervised": 0, "relvit": 0}

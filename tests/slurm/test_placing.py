@@ -126,6 +126,7 @@ def test_what_waits_already_is_kept_off_a_bad_node_too(
     assert {start_of(user, run_id).host for run_id in ids(user)} <= {"gpu1", "gpu2"}
 
 
+@pytest.mark.paper("OR-06")
 @with_accounting
 def test_a_run_spans_two_nodes(user: SlurmUser) -> None:
     text = slurm_grid(train="virtual_ranks: 2", resources="nodes: 2")
@@ -140,6 +141,7 @@ def test_a_run_spans_two_nodes(user: SlurmUser) -> None:
     wait_for(lambda: user.accounted("NNodes,State") == ["2|COMPLETED"])
 
 
+@pytest.mark.paper("DR-40", "OR-06")
 @pytest.mark.long
 def test_a_run_has_a_node_of_eight_gpus(user: SlurmUser) -> None:
     text = slurm_grid(train="virtual_ranks: 8").replace("gpus_per_node: 1", "gpus_per_node: 8")

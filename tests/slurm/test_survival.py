@@ -101,6 +101,7 @@ class Slow(torch.nn.Module):
 SLOW_EPOCHS = 300
 
 
+@pytest.mark.paper("OR-07")
 @pytest.mark.long
 @pytest.mark.timeout(2400)
 def test_nodes_hand_a_run_on_twice_without_any_command_and_its_weights_are_those_of_an_uninterrupted_one(

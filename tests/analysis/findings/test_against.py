@@ -98,6 +98,7 @@ def row(cells: list[Cell], record: str = RELVIT, table: str = "relvit:2", **opti
     return next(one for one in document.rows if one.id == record)
 
 
+@pytest.mark.paper("RV-40")
 def test_two_deviations_are_compared_by_welch_from_the_printed_summary() -> None:
     cell = ours([90.0, 90.2, 90.4, 90.1, 90.3])
     found = row([cell])
@@ -107,6 +108,7 @@ def test_two_deviations_are_compared_by_welch_from_the_printed_summary() -> None
     assert found.p_worst >= found.p and found.p_adjusted == found.p_worst
 
 
+@pytest.mark.paper("RV-40", "VA-20")
 @pytest.mark.parametrize(
     ("values", "margin", "word"),
     [
@@ -124,6 +126,7 @@ def test_the_word_follows_from_the_test_and_the_margin(
     assert row([ours(values)], margin=margin).word == word
 
 
+@pytest.mark.paper("DR-72")
 def test_one_printed_number_is_one_more_draw() -> None:
     like: dict[str, Any] = {"grid": "drloc-table4", "backbone": "swin_t", "head": "drloc"}
     record = "drloc.r.t4.cifar10.swin_t.drloc"
@@ -134,6 +137,7 @@ def test_one_printed_number_is_one_more_draw() -> None:
     assert two.detail == "a test against a single number needs three seeds that differ"
 
 
+@pytest.mark.paper("RV-21", "RV-24", "VA-20")
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -211,6 +215,7 @@ def test_a_cell_counts_by_its_settings_whatever_its_grid_and_its_labels_are() ->
     assert not row([cell], record.replace("mixup", "cutmix"), "thesis:3.8").comparable
 
 
+@pytest.mark.paper("DR-53")
 def test_another_weight_or_number_of_pairs_is_another_variant() -> None:
     record = "drloc.r.t2a.cifar100.swin_t.drloc.lambda=0.5-m=64"
     like: dict[str, Any] = {"backbone": "swin_t", "dataset": "cifar100", "head": "drloc"}
@@ -242,6 +247,7 @@ def test_numbers_that_a_paper_cites_are_made_by_the_cited_papers_grid() -> None:
     assert found.comparable and found.grid == "drloc-table4" and found.cited
 
 
+@pytest.mark.paper("VA-20")
 def test_a_cited_or_doubtful_number_is_marked_wherever_it_is_printed() -> None:
     for table, record, mark in (
         ("relvit:3", "relvit.r.t3.flowers102.swin_t.drloc", "(cited)"),
@@ -261,6 +267,7 @@ def test_a_cited_or_doubtful_number_is_marked_wherever_it_is_printed() -> None:
 LAYOUTS = Path(__file__).parents[2] / "golden" / "as_printed"
 
 
+@pytest.mark.paper("OR-12")
 @pytest.mark.parametrize("grid", ["drloc-table9", "relvit-table2"])
 def test_a_table_is_laid_out_as_the_paper_prints_it(grid: str) -> None:
     found = markdown(published_table.as_printed(against(TABLES[grid], finished(grid))))
@@ -309,6 +316,7 @@ def finished(
     ]
 
 
+@pytest.mark.paper("RV-32", "RV-42")
 def test_a_head_that_is_scored_by_itself_is_compared_after_its_pre_training() -> None:
     cells = [
         cell
@@ -321,6 +329,28 @@ def test_a_head_that_is_scored_by_itself_is_compared_after_its_pre_training() ->
     assert found == {"top1": 16, "ssl_acc_sprel": 8, "ssl_acc_abspos": 8}
 
 
+@pytest.mark.paper(
+    "DR-24",
+    "DR-50",
+    "DR-51",
+    "DR-52",
+    "DR-54",
+    "DR-55",
+    "DR-56",
+    "DR-57",
+    "DR-70",
+    "DR-71",
+    "DR-72",
+    "DR-73",
+    "DR-74",
+    "DR-75",
+    "DR-77",
+    "RV-23",
+    "RV-30",
+    "RV-34",
+    "RV-40",
+    "RV-44",
+)
 @pytest.mark.parametrize("grid", TABLES)
 def test_a_ready_grid_makes_every_accuracy_of_its_table_once(grid: str) -> None:
     rows = against(TABLES[grid], finished(grid)).rows
@@ -328,6 +358,7 @@ def test_a_ready_grid_makes_every_accuracy_of_its_table_once(grid: str) -> None:
     assert len({one.id for one in rows}) == len(rows)
 
 
+@pytest.mark.paper("DR-59")
 @pytest.mark.parametrize("table", [12, 13])
 def test_tables_of_segmentation_are_made_on_their_six_sizes_by_the_grid_with_their_pretraining(
     table: int,
@@ -344,6 +375,7 @@ def test_tables_of_segmentation_are_made_on_their_six_sizes_by_the_grid_with_the
     assert not any(one.comparable for one in against(f"drloc:{25 - table}", cells).rows)
 
 
+@pytest.mark.paper("DR-58")
 @pytest.mark.parametrize("table", [10, 11])
 def test_tables_of_detection_are_made_with_mask_r_cnn_by_the_grid_with_their_pretraining(
     table: int,
@@ -359,6 +391,7 @@ def test_tables_of_detection_are_made_with_mask_r_cnn_by_the_grid_with_their_pre
     assert not any(one.comparable for one in against(f"drloc:{21 - table}", cells).rows)
 
 
+@pytest.mark.paper("DE-20", "CA-11")
 def test_a_student_is_compared_whatever_file_its_teacher_was_read_from() -> None:
     (cell, *_) = finished("thesis-cait-distilled")
     (settings,) = cell.specs
@@ -377,12 +410,14 @@ def test_a_student_is_compared_whatever_file_its_teacher_was_read_from() -> None
     assert "head.distill.teacher is" in told and "in thesis-cait-distilled" in told
 
 
+@pytest.mark.paper("RV-31", "RV-41")
 def test_table_3_of_relvit_is_made_by_its_grid_and_the_cited_papers() -> None:
     cells = [*finished("relvit-table3"), *finished("drloc-table4")]
     rows = against("relvit:3", cells).rows
     assert len(rows) == 32 and {one.detail for one in rows if not one.comparable} == set()
 
 
+@pytest.mark.paper("D3-07")
 def test_table_6_6_is_made_on_three_sets_by_two_grids() -> None:
     cells = [
         cell
@@ -399,6 +434,27 @@ DEIT = "thesis-deit thesis-deit-384 thesis-distilled thesis-distilled-384"
 CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-384"
 
 
+@pytest.mark.paper(
+    "DE-11",
+    "DE-12",
+    "DE-13",
+    "DE-20",
+    "CA-03",
+    "CA-12",
+    "CA-13",
+    "CA-14",
+    "CA-15",
+    "RM-03",
+    "PC-04",
+    "PC-10",
+    "PC-11",
+    "PC-14",
+    "D3-06",
+    "D3-10",
+    "D3-11",
+    "D3-13",
+    "D3-17",
+)
 @pytest.mark.parametrize(
     ("table", "grids", "count"),
     [
@@ -451,6 +507,7 @@ def test_models_of_the_thesis_are_compared_on_all_its_sets(
     assert {one.standing for one in rows if not one.comparable} <= {Standing.NO_GRID}
 
 
+@pytest.mark.paper("GR-12", "GR-13", "GR-15")
 @pytest.mark.parametrize(
     ("table", "grid", "count"),
     [
@@ -476,6 +533,7 @@ def test_grafits_tables_are_compared_by_neighbours(table: str, grid: str, count:
     assert len({one.id for one in rows}) == len(rows), "each number has one cell of ours"
 
 
+@pytest.mark.paper("GR-15")
 @pytest.mark.parametrize(
     ("record", "dataset", "set_name", "metric", "method"),
     [
@@ -516,6 +574,7 @@ def test_a_ready_grid_with_the_programs_values_makes_its_table_too(grid: str) ->
     assert {one.detail for one in rows if not one.comparable} == set()
 
 
+@pytest.mark.paper("VA-20")
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_accuracy_is_made_by_a_ready_grid_or_says_why_not(paper: str) -> None:
     for one in coverage(paper, []):
@@ -529,6 +588,7 @@ def _tables(paper: str) -> list[str]:
     return [f"{paper}:{table}" for table in {one.table for one in records(paper).values()}]
 
 
+@pytest.mark.paper("PC-14")
 def test_a_table_without_scores_of_ours_says_what_it_has() -> None:
     assert [one.set for one in readings_of("thesis:6.6")] == ["test", "real", "v2"]
     with pytest.raises(NothingMatched, match=r"no scores to compare\. It has: ap50_box"):
@@ -544,6 +604,7 @@ def test_coverage_counts_a_number_once_by_its_standing() -> None:
     assert "| 2 " in text and "| all " in text
 
 
+@pytest.mark.paper("OR-12")
 def test_as_papers_print_it_ours_stand_below_theirs_and_other_cells_do_not() -> None:
     cells = finished("drloc-table9")
     half = against("drloc:9", cells[:3])
@@ -567,6 +628,7 @@ def test_every_accuracy_of_the_table_has_its_row_and_every_layout_holds_it() -> 
         )
 
 
+@pytest.mark.paper("D3-18", "VA-03")
 def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> None:
     like: dict[str, Any] = {"backbone": "resnet50", "dataset": "imagenet1k", "head": "supervised"}
     record = "thesis.statistics.tfig6.7.imagenet_v2.resnet50.supervised"

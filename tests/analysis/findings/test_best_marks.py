@@ -31,6 +31,7 @@ def marked(*cells: Cell) -> list[Cell]:
     return [changed(one, marks=own) for one, own in found]
 
 
+@pytest.mark.paper("DR-24", "DR-53", "DR-70")
 def test_the_best_mean_is_marked_and_what_cannot_be_told_from_it() -> None:
     low, near, best = marked(
         cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5))
@@ -42,6 +43,7 @@ def test_the_best_mean_is_marked_and_what_cannot_be_told_from_it() -> None:
     assert low.marked.m == 3
 
 
+@pytest.mark.paper("RV-42")
 def test_where_nothing_can_be_told_from_the_best_nothing_is_the_best() -> None:
     found = marked(cell("one", BASE), cell("other", shifted(0.05)), cell("single", [90.0]))
     assert not any(one.marked.best for one in found)
@@ -127,6 +129,7 @@ def test_bold_and_dagger_are_in_every_layout_with_their_meaning() -> None:
     )
 
 
+@pytest.mark.paper("VA-16")
 @pytest.mark.parametrize(
     ("decimals", "shown"),
     [(0, "80 ± <1"), (1, "80.1 ± 0.2"), (2, "80.12 ± 0.19"), (3, "80.120 ± 0.192")],
@@ -138,6 +141,7 @@ def test_numbers_are_printed_with_the_decimals_that_are_asked_for(
     assert wording.score(one.mean, one.std, decimals) == shown
 
 
+@pytest.mark.paper("VA-16")
 def test_a_gain_that_the_printed_means_do_not_give_is_explained() -> None:
     base, other = (
         cell("base", [80.004, 80.004]),
@@ -153,6 +157,7 @@ def test_a_gain_that_the_printed_means_do_not_give_is_explained() -> None:
     )
 
 
+@pytest.mark.paper("DR-50", "VA-15", "OR-12")
 def test_papers_print_a_column_for_each_dataset() -> None:
     draw = numpy.random.default_rng(0)
     cells = [

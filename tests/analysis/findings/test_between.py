@@ -42,6 +42,7 @@ def renamed(cells: list[Cell]) -> list[Cell]:
     return [changed(one, head=one.head.partition("-")[2]) for one in cells]
 
 
+@pytest.mark.paper("DR-73", "DR-74", "DR-75")
 def test_the_difference_of_two_gains_is_the_contrast_of_four_means() -> None:
     (found,) = between(renamed(cells_of(swin=SWIN, cvt=CVT)), ComparisonPlan(), "backbone")
     assert (found.head, found.levels) == ("drloc", ["swin", "cvt"])
@@ -210,6 +211,7 @@ def test_a_family_of_each_dataset_has_its_own_correction() -> None:
     assert [one.p_adjusted for one in apart] == [one.p for one in apart]
 
 
+@pytest.mark.paper("DR-75")
 def test_table_and_data_name_both_levels() -> None:
     document = compare(renamed(cells_of(swin=SWIN, cvt=CVT)), ComparisonPlan(), factor="backbone")
     table = of_between(document)

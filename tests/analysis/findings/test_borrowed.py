@@ -33,6 +33,7 @@ def found(
 ONE, OTHER = {0: 80.4}, {0: 80.0}
 
 
+@pytest.mark.paper("CA-16", "VA-17")
 def test_imagenet_has_the_deviations_that_the_thesis_prints() -> None:
     """ResNet-50 over 100 seeds, and the usual ones of DeiT-B, PatchConvNet-S60 and ViT-B."""
     got = found("imagenet1k", ONE, OTHER)
@@ -42,6 +43,7 @@ def test_imagenet_has_the_deviations_that_the_thesis_prints() -> None:
     assert got.errors == pytest.approx([0.4 / (math.sqrt(2) * std) for std in (0.2, 0.1)])
 
 
+@pytest.mark.paper("CA-16", "VA-17")
 def test_a_further_set_has_its_own_deviation_and_more_seeds_on_one_side_count() -> None:
     got = found("imagenet1k", ONE, {0: 80.0, 1: 80.0, 2: 80.0}, set="v2")
     assert got is not None and (got.low, got.high, got.count) == (0.23, 0.23, 1)
@@ -86,6 +88,7 @@ def test_one_seed_in_common_is_one_pair_of_a_paired_comparison() -> None:
     assert got.errors == pytest.approx([0.4 / (math.sqrt(2) * std) for std in (0.2, 0.1)])
 
 
+@pytest.mark.paper("CA-16", "VA-17")
 def test_the_note_says_that_it_is_no_test_and_whose_deviations_they_are() -> None:
     cells = [
         cell("supervised", OTHER, dataset="imagenet100"),

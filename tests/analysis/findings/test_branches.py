@@ -29,6 +29,7 @@ def tables_of(one: Made) -> set[str]:
     }
 
 
+@pytest.mark.paper("CA-01")
 @pytest.mark.parametrize(
     ("grid", "own", "others"),
     [

@@ -36,6 +36,7 @@ def judged(values: list[float], **options: Any) -> Comparison:
     return found
 
 
+@pytest.mark.paper("VA-14")
 def test_a_gain_far_above_the_spread_is_separable() -> None:
     found = judged([value + 1 for value in BASE])
     assert found.verdict == "separable" and found.difference == pytest.approx(1.0)
@@ -89,6 +90,7 @@ def test_pairs_need_other_numbers_of_seeds() -> None:
     assert apart != together
 
 
+@pytest.mark.paper("RV-42", "CA-16", "VA-14")
 def test_a_tie_needs_a_margin() -> None:
     values = [value + 0.01 for value in BASE]
     assert judged(values).verdict == "inconclusive"
@@ -103,12 +105,14 @@ def test_a_difference_that_is_there_and_too_small_to_matter_says_both() -> None:
     )
 
 
+@pytest.mark.paper("CA-16", "VA-14")
 def test_one_seed_is_not_testable() -> None:
     found = judged([81.0])
     assert (found.verdict, found.p, found.interval) == ("not testable", None, None)
     assert found.difference == pytest.approx(0.88)
 
 
+@pytest.mark.paper("DE-13", "VA-18")
 def test_a_diverged_run_is_an_outcome_that_no_difference_may_leave_out() -> None:
     cells = [
         cell("base", BASE, baseline=None),

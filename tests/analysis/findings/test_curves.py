@@ -32,6 +32,7 @@ def curves(world: World, **of: str) -> list[CellCurve]:
     return learning_curves(world.ledger, Selection(), **of)
 
 
+@pytest.mark.paper("DR-60")
 def test_each_epoch_has_the_mean_and_deviation_of_the_seeds_that_have_reached_it(
     world: World,
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_curve_names_the_run_of_each_seed(world: World) -> None:
     assert set(first.runs) == {"0", "1"}
 
 
+@pytest.mark.paper("DR-76", "RV-33")
 def test_metrics_of_training_are_a_set_of_their_own(world: World) -> None:
     first, _ = curves(world, set_name="training", metric="loss")
     assert [point.mean for point in first.points] == [1.0, 0.5, pytest.approx(1 / 3)]

@@ -61,6 +61,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "runs").create()
 
 
+@pytest.mark.paper("VA-21")
 def test_methods_are_compared_over_all_pairs_of_their_seeds(workspace: Workspace) -> None:
     ids = _runs(workspace, {0: [0, 0, 0, 1], 1: [0, 0, 1, 1], 2: [2, 0, 0, 1]})
     cells = [
@@ -75,6 +76,7 @@ def test_methods_are_compared_over_all_pairs_of_their_seeds(workspace: Workspace
     assert [one.seeds for one in table.classifiers] == [[0, 1], [2]]
 
 
+@pytest.mark.paper("DE-14")
 def test_the_table_of_single_runs_is_symmetric_with_a_diagonal_of_zeros(
     workspace: Workspace,
 ) -> None:

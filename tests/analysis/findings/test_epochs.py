@@ -56,6 +56,7 @@ def value(world: World, **options: Any) -> float | None:
     return found
 
 
+@pytest.mark.paper("VA-02")
 def test_the_last_epoch_counts_unless_another_rule_is_declared(world: World) -> None:
     (run_id,) = world.submit(paper_grid(cells=1, seeds=1))
     train(world, run_id, CURVE)
@@ -83,6 +84,7 @@ def test_averaged_weights_have_a_metric_of_their_own(world: World) -> None:
     assert (cell.metric, cell.mean) == ("ema_top1", 33.0)
 
 
+@pytest.mark.paper("VA-04")
 def test_what_chooses_the_epoch_is_not_reported(world: World) -> None:
     (run_id,) = world.submit(paper_grid(cells=1, seeds=1))
     train(world, run_id, CURVE)
@@ -99,6 +101,7 @@ def test_without_a_held_out_part_nothing_can_choose(world: World) -> None:
         report(world.ledger, EVERY, select=Select.BEST_VAL)
 
 
+@pytest.mark.paper("VA-02")
 def test_cells_that_choose_among_other_numbers_of_epochs_are_not_compared(world: World) -> None:
     run_ids = world.submit(paper_grid(cells=2, seeds=2))
     for number, run_id in enumerate(run_ids):

@@ -57,6 +57,7 @@ def test_of_a_loss_less_is_a_gain() -> None:
     assert gain({0: {3: 0.5}}, {0: {3: 0.75}}, metric="loss").points[0].mean == 0.25
 
 
+@pytest.mark.paper("DR-60")
 def test_it_is_told_when_a_cell_is_as_good_as_the_other_at_its_end() -> None:
     passing = gain(BETTER, BASELINE).passing
     assert passing is not None
@@ -91,6 +92,7 @@ def test_a_cell_is_held_against_the_one_that_differs_in_its_head_alone() -> None
     assert found.head == "relvit"
 
 
+@pytest.mark.paper("RV-23")
 def test_in_stages_the_supervised_chain_is_the_baseline() -> None:
     cells = [
         cell("supervised-then-supervised", BASELINE, is_baseline=True),

@@ -36,6 +36,7 @@ def test_each_metric_has_a_line_for_each_rule(filled: Lab) -> None:
     assert {one.set for one in lines if one.metric} == {"test"}
 
 
+@pytest.mark.paper("VA-18")
 def test_a_run_without_a_result_is_a_line_with_its_state(filled: Lab) -> None:
     lines = long_data(filled.context.ledger, Selection())
     (lost,) = [one for one in lines if one.metric is None]

@@ -31,6 +31,7 @@ TABLES = st.integers(3, 6).flatmap(
 )
 
 
+@pytest.mark.paper("DE-14", "VA-21")
 @given(TABLES)
 def test_the_parts_are_those_of_a_two_way_analysis_of_variance(table: list[list[bool]]) -> None:
     """Sums of squares cell by cell, as in any textbook's two-way layout without replication."""
@@ -55,6 +56,7 @@ def test_the_parts_are_those_of_a_two_way_analysis_of_variance(table: list[list[
     assert found.disagreement == pytest.approx(100 * statistics.fmean(differ), abs=1e-6)
 
 
+@pytest.mark.paper("VA-13")
 def test_seeds_of_different_skill_on_the_same_images_are_told_from_the_luck_of_the_images() -> None:
     """300 seeds on 4,000 images: accuracy 80 ± 1 points by the seed, and independent errors."""
     draw = numpy.random.default_rng(0)
@@ -156,6 +158,7 @@ def test_bits_are_read_from_the_checkpoint_of_the_attempt_that_completed(tmp_pat
     assert read(workspace, spec.run_id, "test") is None
 
 
+@pytest.mark.paper("VA-21")
 def test_two_checkpoints_are_compared_on_the_images_that_just_one_gets_right() -> None:
     # Agresti, Categorical Data Analysis, table 10.1: approval of a prime minister, 150 against 86
     # changed their mind.

@@ -18,6 +18,7 @@ from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.errors import BadInput, NothingMatched
 
 
+@pytest.mark.paper("DR-57", "DR-79")
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_record_is_whole_and_measured_against_one_that_is_there(paper: str) -> None:
     found = records(paper)
@@ -94,6 +95,7 @@ def _largest(std: float, record: Published, n: int) -> float:
     return (std + record.half_unit) * math.sqrt(n / (n - 1))
 
 
+@pytest.mark.paper("RV-41")
 def test_a_gain_over_a_single_number_needs_the_spread_of_one_more_run() -> None:
     row = of("relvit:3", "relvit.r.t3.cifar100.swin_t.relvit")
     assert row.n_baseline == 1 and row.p == pytest.approx(0.069, abs=5e-4)

@@ -43,6 +43,7 @@ def beside(published: str | None) -> TwoSets:
     return found
 
 
+@pytest.mark.paper("RM-09", "VA-12")
 def test_one_cell_has_a_line_to_be_held_against_where_models_are_published() -> None:
     assert beside(None).line is None
     found = beside("thesis:4.3")
@@ -53,6 +54,7 @@ def test_one_cell_has_a_line_to_be_held_against_where_models_are_published() -> 
     assert sum(left) == pytest.approx(0, abs=1e-9), "the line goes through all of them"
 
 
+@pytest.mark.paper("VA-12")
 def test_the_figures_data_name_cells_and_models() -> None:
     rows = scatter([beside("thesis:4.3")]).rows
     assert rows[0][:2] == ["imagenet1k", "vit mine"]

@@ -44,6 +44,7 @@ def thesis(std: float, scores: Sequence[float] = ON_VAL) -> list[Cell]:
     ]
 
 
+@pytest.mark.paper("DR-70", "VA-11")
 def test_networks_that_change_places_between_recipes_are_told() -> None:
     (found,) = reversals(thesis(0.1), ComparisonPlan())
     assert (found.factor, found.levels) == ("backbone", ["deit_s", "resnet50"])
@@ -56,6 +57,7 @@ def test_networks_that_change_places_between_recipes_are_told() -> None:
     ]
 
 
+@pytest.mark.paper("VA-11")
 def test_on_the_second_set_the_same_networks_do_not_change_places() -> None:
     """Its ranking is the same for both recipes, and with a2 (67.9, 68.1) it may be luck."""
     cells = thesis(0.23, ON_V2)
@@ -70,6 +72,7 @@ def test_on_the_second_set_the_same_networks_do_not_change_places() -> None:
     assert by_recipe["a2"] > 0.05 > by_recipe["t2"]
 
 
+@pytest.mark.paper("VA-11")
 def test_signs_that_luck_may_have_turned_are_no_reversal() -> None:
     assert reversals(thesis(0.5), ComparisonPlan()) == []
 
@@ -95,6 +98,7 @@ def test_a_head_that_helps_one_backbone_and_harms_another_is_told_by_compare() -
     assert not compare(cells, ComparisonPlan()).reversals
 
 
+@pytest.mark.paper("RV-45")
 def test_spreads_are_compared_by_brown_and_forsythe() -> None:
     calm, wild = normal(80, 0.1), normal(81, 0.5)
     (found,) = compare(

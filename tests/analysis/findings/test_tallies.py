@@ -1,5 +1,7 @@
 """In how many of its comparisons a head is better."""
 
+import pytest
+
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparisons, compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
@@ -29,6 +31,7 @@ def compared(cells: list[Cell]) -> Comparisons:
     return compare(cells, ComparisonPlan())
 
 
+@pytest.mark.paper("DR-71")
 def test_a_head_is_counted_over_the_backbones_that_have_it() -> None:
     (found,) = compared(grid()).tallies
     assert (found.head, found.baseline_head, found.comparisons) == ("drloc", "supervised", 3)
@@ -45,6 +48,7 @@ def test_a_head_with_one_comparison_is_not_counted() -> None:
     assert compared(grid()[:2]).tallies == []
 
 
+@pytest.mark.paper("DR-71")
 def test_the_count_stands_below_the_table() -> None:
     notes = of_comparisons(compared(grid())).notes
     assert (

@@ -58,6 +58,7 @@ def test_each_cell_has_its_means_over_the_seeds_with_both(world: World) -> None:
     assert found.without == 1
 
 
+@pytest.mark.paper("RM-09", "VA-12")
 def test_a_cell_that_fits_the_first_set_more_lies_below_the_line(world: World) -> None:
     (found,) = both(world)
     residuals = [cell.residual for cell in found.cells if cell.residual is not None]
@@ -80,6 +81,7 @@ def test_a_set_that_nothing_was_scored_on_has_no_cells(world: World) -> None:
     assert both(world, y="real") == []
 
 
+@pytest.mark.paper("RM-09")
 def test_the_figure_names_every_cell_and_its_data_have_all_numbers(world: World) -> None:
     (found,) = both(world)
     drawn = scatter([found])

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.plan import ComparisonPlan
@@ -24,6 +26,7 @@ def on(name: str, supervised: Sequence[float], drloc: Sequence[float]) -> list[C
     )
 
 
+@pytest.mark.paper("GR-12")
 def test_cells_on_several_sets_have_a_column_for_each_and_no_average() -> None:
     table = of_cells(
         [*on("test", [80.0, 81.0], [81.0, 82.0]), *on("v2", [69.0, 70.0], [70.0, 71.0])]
@@ -37,6 +40,7 @@ def test_cells_on_several_sets_have_a_column_for_each_and_no_average() -> None:
     assert not any(note.startswith("Average") for note in table.notes)
 
 
+@pytest.mark.paper("GR-12")
 def test_levels_of_training_against_levels_of_testing_are_a_matrix() -> None:
     """Thesis, table 2.14: what a run was trained on is its own column."""
     scores = {
@@ -53,6 +57,7 @@ def test_levels_of_training_against_levels_of_testing_are_a_matrix() -> None:
     assert found == {"fine": ["60.00", "75.00"], "coarse": ["40.00", "80.00"]}
 
 
+@pytest.mark.paper("VA-11")
 def test_networks_are_crossed_with_recipes() -> None:
     """Thesis, section 6.3.4: two networks by recipes A2 and T2, on ImageNet's validation images."""
     scores = {("resnet50", "a2"): 79.9, ("vit_b", "a2"): 79.6, ("resnet50", "t2"): 79.2}
@@ -72,6 +77,7 @@ def test_a_cell_that_was_not_scored_on_a_set_has_no_number_there() -> None:
     assert [row[-1].split()[0] for row in table.body] == ["69.50", "—"]
 
 
+@pytest.mark.paper("DR-77")
 def test_one_set_has_a_column_for_each_dataset() -> None:
     cells = marked(
         *(

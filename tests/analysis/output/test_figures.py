@@ -185,12 +185,14 @@ def test_curves_have_n_by_epoch_and_nothing_is_carried_forward() -> None:
     assert [(int(row["epoch"]), int(row["n"])) for row in rows_] == [(1, 5), (2, 5), (3, 4)]
 
 
+@pytest.mark.paper("VA-08", "VA-09")
 def test_persistence_is_drawn_from_five_seeds_on_and_says_what_it_is_for() -> None:
     assert "No run is stopped early for its scores" in usual_drawn()["spread"].text
     few = drawn(document(usual(4)))["spread"]
     assert "needs at least five seeds" in few.svg and all(row["rho"] == "" for row in data(few))
 
 
+@pytest.mark.paper("VA-09")
 def test_the_figure_says_from_which_epoch_on_the_order_of_the_seeds_is_the_final_one() -> None:
     """Five seeds whose order is turned at epoch 2, and final from epoch 3 on."""
     final = dict(enumerate([70.0, 71.0, 72.0, 73.0, 74.0]))
@@ -204,6 +206,7 @@ def test_the_figure_says_from_which_epoch_on_the_order_of_the_seeds_is_the_final
     assert told in drawn_.text
 
 
+@pytest.mark.paper("VA-08")
 def test_early_scores_are_drawn_against_final_ones_with_their_rank_correlation() -> None:
     """Epochs 150, 250 and 290 of 300 (figure 6.10 of the thesis)."""
     epochs = [*range(10, 301, 10)]
@@ -223,6 +226,7 @@ def test_early_scores_are_drawn_against_final_ones_with_their_rank_correlation()
     assert of_curves.early({"drloc": few}, metric="top1") is None
 
 
+@pytest.mark.paper("VA-13")
 def test_the_spread_that_a_smaller_set_lets_expect_is_told() -> None:
     """Thesis, section 6.3.4: 0.10 over seeds on 50,000 images, so about 0.22 on V2's 10,000."""
     (one, *_) = usual(6)
@@ -234,6 +238,7 @@ def test_the_spread_that_a_smaller_set_lets_expect_is_told() -> None:
     assert f"{std * math.sqrt(5):.2f} would be expected on v2." in text
 
 
+@pytest.mark.paper("VA-18")
 def test_diverged_and_failed_runs_are_in_the_picture_and_in_no_mean() -> None:
     cells = usual()
     cells[1] = changed(cells[1], states={"diverged": 1, "failed": 2})
@@ -241,6 +246,7 @@ def test_diverged_and_failed_runs_are_in_the_picture_and_in_no_mean() -> None:
     assert "1 diverged" in svg and "2 failed" in svg
 
 
+@pytest.mark.paper("VA-06")
 def test_thirty_seeds_have_a_distribution_and_twenty_nine_have_none() -> None:
     assert not [name for name in drawn(document(usual(29))) if name.startswith("distribution")]
     figure = drawn(document(usual(30)))["distribution-supervis"]
@@ -251,6 +257,7 @@ def test_thirty_seeds_have_a_distribution_and_twenty_nine_have_none() -> None:
     )
 
 
+@pytest.mark.paper("VA-05", "VA-13")
 def test_two_test_sets_are_drawn_against_each_other_with_the_best_of_each() -> None:
     cells = usual(6)
     other = {one.cell_id: {seed: value - 12 for seed, value in one.values.items()} for one in cells}

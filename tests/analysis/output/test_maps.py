@@ -27,6 +27,7 @@ def of_images(count: int) -> Pictures:
     return Pictures(run_id="r", kind="attention", text="What they show.", shown=shown)
 
 
+@pytest.mark.paper("CA-17", "PC-15")
 def test_each_image_has_its_maps_beside_it() -> None:
     (drawn,) = maps(of_images(2))
     assert [axes.get_title(loc="left") for axes in drawn.figure.axes] == [
@@ -63,6 +64,7 @@ def test_the_patch_of_reference_is_marked_on_image_and_maps() -> None:
     ] * 2
 
 
+@pytest.mark.paper("RM-08")
 @pytest.mark.parametrize(("low", "colours"), [(-1.0, "RdBu_r"), (0.0, "viridis")])
 def test_numbers_on_both_sides_of_zero_have_two_colours(low: float, colours: str) -> None:
     shown = Shown(title="block 1", panels=[panel("x", low=low, high=1.0)])
@@ -72,6 +74,7 @@ def test_numbers_on_both_sides_of_zero_have_two_colours(low: float, colours: str
     assert axes.images[0].get_cmap().name == colours
 
 
+@pytest.mark.paper("RM-07")
 def test_sparsity_is_a_figure_of_its_own() -> None:
     layers = [
         LayerSparsity(layer=f"blocks.{block}.{kind}", kind=kind, block=block + 1, sparsity=10.0)
@@ -100,6 +103,7 @@ def test_what_blocks_add_and_how_alike_tokens_become_are_two_figures() -> None:
     assert [one.name for one in maps(changed(found, blocks=plain))] == ["depth"]
 
 
+@pytest.mark.paper("GR-11")
 def test_features_are_points_coloured_by_class() -> None:
     space = FeatureSpace(
         places=[4, 5, 6],

@@ -1,5 +1,7 @@
 """The notes below a report: what is missing, once per cause."""
 
+import pytest
+
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
@@ -110,6 +112,7 @@ def test_runs_that_were_cut_are_told_with_what_depends_on_the_cut() -> None:
     assert said.startswith(f"1 seed was {text}")
 
 
+@pytest.mark.paper("VA-15")
 def test_imported_seeds_are_counted_in_the_table_and_told_below_it() -> None:
     base = cell("supervised", [50.0, 51.0])
     head = cell("drloc", [52.0, 53.0], baseline="supervised", gain=2.0, imported_seeds=[1])

@@ -30,6 +30,7 @@ def swept(
     return compare(cells, ComparisonPlan())
 
 
+@pytest.mark.paper("PC-10")
 def test_each_head_is_a_line_with_its_intervals() -> None:
     (drawn,) = over_axes(swept([100, 200, 300], heads=("drloc", "relvit")))
     assert (drawn.name, len(drawn.rows)) == ("over-train-epochs", 6)

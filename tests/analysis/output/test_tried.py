@@ -1,5 +1,7 @@
 """The note on settings that were tried and are not shown."""
 
+import pytest
+
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output import tried
@@ -18,6 +20,7 @@ def test_a_report_that_shows_every_setting_that_was_tried_has_no_note() -> None:
     assert tried.of_cells([BASE, *twice]) == []
 
 
+@pytest.mark.paper("DE-21", "VA-10")
 def test_settings_that_are_not_shown_are_counted_for_each_combination() -> None:
     (note,) = tried.of_cells([BASE, changed(HEAD, tried=9)])
     assert note.startswith(

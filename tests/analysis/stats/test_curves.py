@@ -13,6 +13,7 @@ from vtjobs.analysis.stats.summary import describe
 VALUES = st.lists(st.floats(0, 100), min_size=5, max_size=9)
 
 
+@pytest.mark.paper("VA-07")
 def test_a_band_says_of_each_epoch_what_a_description_says_of_its_values() -> None:
     curves = {seed: {1: 10.0 + seed, 2: 50.0 + 2 * seed} for seed in range(4)}
     for row in band(curves):
@@ -28,6 +29,7 @@ def test_nothing_is_carried_forward_into_an_epoch_that_was_not_scored() -> None:
     assert rows[1].std is None and rows[0].interval is None
 
 
+@pytest.mark.paper("VA-09")
 @given(VALUES)
 def test_order_that_never_changes_persists_and_one_that_turns_round_does_not(
     values: list[float],
@@ -40,6 +42,7 @@ def test_order_that_never_changes_persists_and_one_that_turns_round_does_not(
         assert rho == pytest.approx([1.0, -1.0, 1.0])
 
 
+@pytest.mark.paper("VA-08")
 def test_persistence_is_spearmans_with_the_last_epoch_over_the_seeds_that_reached_it() -> None:
     early, late = [3.0, 1.0, 4.0, 1.5, 9.0], [2.0, 6.0, 5.0, 3.0, 5.5]
     curves = {seed: {1: early[seed], 9: late[seed]} for seed in range(5)} | {5: {1: 2.0}}
@@ -49,6 +52,7 @@ def test_persistence_is_spearmans_with_the_last_epoch_over_the_seeds_that_reache
     assert persistence({seed: curves[seed] for seed in range(4)}) == []
 
 
+@pytest.mark.paper("VA-05")
 def test_two_sets_agree_as_far_as_their_correlation_goes() -> None:
     # R, help page of cor.test: lightness and score of tuna; r 0.5711816, 95 % from -0.1497426 to
     # 0.8955795.

@@ -31,6 +31,7 @@ def _of(values: list[float], first: int = 1, **more: Any) -> Description:
 
 
 # NIST's reference data NumAcc1 to NumAcc4, whose certified mean and deviation these are.
+@pytest.mark.paper("RV-26", "PC-12", "VA-03")
 @pytest.mark.parametrize(
     ("values", "mean", "std"),
     [
@@ -67,6 +68,7 @@ def test_the_best_of_a_few_seeds_is_on_average_as_lucky_as_is_said(n: int) -> No
 
 
 # Expected largest of n normal draws: Harter 1961, table 1.
+@pytest.mark.paper("VA-10")
 @pytest.mark.parametrize(
     ("n", "best"),
     [(1, 0.0), (2, 0.56419), (3, 0.84628), (5, 1.16296), (10, 1.53875), (100, 2.50759)],
@@ -75,6 +77,7 @@ def test_the_best_of_n_draws_is_lucky_by_harters_table(n: int, best: float) -> N
     assert expected_best(n) == pytest.approx(best, abs=5e-6)
 
 
+@pytest.mark.paper("VA-15")
 def test_one_seed_has_no_spread_two_have_no_interval() -> None:
     none, one, two = _of([]), _of([3.0]), _of([3.0, 4.0])
     assert (none.n, none.mean, none.interval) == (0, None, None)
@@ -89,6 +92,7 @@ def test_seeds_that_all_agree_are_marked() -> None:
     assert (found.std, found.constant, found.interval) == (0.0, True, [5.0, 5.0])
 
 
+@pytest.mark.paper("PC-12", "VA-03")
 def test_seed_0_is_measured_against_the_others() -> None:
     found = _of([4.0, 1.0, 3.0], first=0)
     assert (found.seed_0, found.seed_0_offset) == (4.0, 2.0)

@@ -58,6 +58,7 @@ def some(names: list[Any]) -> st.SearchStrategy[list[Any]]:
     return st.lists(st.sampled_from(names), min_size=1, unique_by=str)
 
 
+@pytest.mark.paper("OR-01")
 @given(
     some(["vit_mini", "swin_mini", "resnet50"]),
     some(["digits", "cifar10", "cifar100"]),
@@ -226,6 +227,7 @@ OTHER: dict[str, Any] = {
 OF_MASKS, OF_OBJECTS = ("rescale", "decoder_width"), ("longest_side",)
 
 
+@pytest.mark.paper("DE-03", "OR-05")
 def test_a_rate_per_batch_size_follows_the_batch_size() -> None:
     sizes = {"train.batch_size": [256, 512, 1024]}
     found = grid(heads=["supervised"], train={"lr": 0.0005, "lr_per": 512}, axes=sizes)
@@ -240,6 +242,7 @@ def test_a_rate_per_batch_size_follows_the_batch_size() -> None:
     )
 
 
+@pytest.mark.paper("CA-05")
 def test_what_a_stage_takes_of_the_one_before_it_decides_the_weights() -> None:
     def ids(**train: list[str]) -> set[str]:
         second = {"name": "second", "init_from": "first", "train": train}
@@ -298,6 +301,7 @@ def test_whatever_decides_the_weights_makes_another_run(change: dict[str, Any]) 
     assert not run_ids(grid(**ONE)) & run_ids(grid(**{**ONE, **change}))
 
 
+@pytest.mark.paper("DR-03", "DR-06")
 def test_a_default_that_is_spelled_out_is_the_same_run() -> None:
     spelled = grid(
         **{
@@ -422,6 +426,7 @@ def test_an_axis_under_one_backbone_or_dataset_multiplies_only_that() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.paper("DR-38", "DE-18", "DE-21")
 def test_an_axis_of_the_recipe_multiplies_everything_and_sets_its_field() -> None:
     found = grid(axes={"train.lr": [1e-3, 2e-3]})
     assert len(found.runs) == 48
@@ -433,6 +438,7 @@ def test_an_axis_of_recipes_takes_each_as_it_is() -> None:
     assert {json.loads(cell.spec.recipe)["batch_size"] for cell in found.cells} == {32, 256}
 
 
+@pytest.mark.paper("OR-01")
 def test_an_exclusion_takes_away_exactly_what_it_names_and_is_counted() -> None:
     found = grid(
         exclude=[
@@ -507,6 +513,7 @@ STAGES = [
 ]
 
 
+@pytest.mark.paper("RV-21", "OR-03")
 def test_stages_are_matched_by_cell_and_seed() -> None:
     found = grid(heads=None, stages=STAGES, seeds=3)
     by_id = {run.run_id: run for run in found.runs}
@@ -606,6 +613,7 @@ def test_one_head_with_other_settings_in_another_stage_keeps_its_own() -> None:
     assert found == {"pretrain": ["sprel"], "finetune": ["abspos"]}
 
 
+@pytest.mark.paper("GR-10")
 def test_a_stage_may_move_to_another_dataset() -> None:
     stages = [
         {**STAGES[0], "datasets": ["cifar100"]},
@@ -620,6 +628,7 @@ def test_a_stage_may_move_to_another_dataset() -> None:
     }
 
 
+@pytest.mark.paper("RV-23")
 def test_only_chains_without_any_auxiliary_head_are_baselines() -> None:
     found = grid(heads=None, stages=STAGES)
     assert not any(cell.is_baseline for cell in found.cells)
@@ -632,6 +641,7 @@ def test_only_chains_without_any_auxiliary_head_are_baselines() -> None:
     }
 
 
+@pytest.mark.paper("DR-39")
 def test_a_cell_shares_its_match_with_its_baseline_alone() -> None:
     found = grid()
     groups: dict[str, set[tuple[str, str]]] = {}
@@ -674,6 +684,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.paper("DE-13", "OR-02")
 def test_each_variant_changes_its_own_settings_alone() -> None:
     found = grid(heads=["supervised", {"drloc": {"weight": 0.5}}], variants=VARIANTS)
     assert len(found.runs) == 3 * len(grid(heads=["supervised", {"drloc": {"weight": 0.5}}]).runs)
@@ -686,6 +697,7 @@ def test_each_variant_changes_its_own_settings_alone() -> None:
             assert (head["params"]["pairs"] == 8) == (variant == "flat")
 
 
+@pytest.mark.paper("CA-12", "OR-02")
 def test_a_variant_adds_to_the_one_that_it_extends_and_may_take_a_change_back() -> None:
     path = {
         "plain": {},

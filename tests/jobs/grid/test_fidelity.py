@@ -59,6 +59,7 @@ def test_what_nobody_published_is_marked_as_vtjobs_own_choice() -> None:
     assert "lr" not in marked and "epochs" not in marked
 
 
+@pytest.mark.paper("GR-08")
 def test_a_rate_that_grows_with_the_batch_is_the_recipes_own() -> None:
     _, smaller = _cell(recipe="grafit", heads=["grafit"], train={"batch_size": 512})
     _, other = _cell(recipe="grafit", heads=["grafit"], train={"lr": 0.2})

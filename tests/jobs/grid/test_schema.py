@@ -33,6 +33,7 @@ def taken(folder: Path, text: str) -> Grid:
     return take_in(str(path)).grid
 
 
+@pytest.mark.paper("RV-08")
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [

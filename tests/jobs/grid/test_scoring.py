@@ -81,6 +81,7 @@ def test_a_classifier_is_scored_afterwards_by_what_training_did_not_know(
     assert can_be_scored(cell, metric, set_name, is_own=is_own) is is_so
 
 
+@pytest.mark.paper("PC-09")
 def test_the_options_of_an_evaluation_follow_from_the_score() -> None:
     assert evaluation("knn10", "test@cifar100") == "evaluate --knn 10 --labels cifar100"
     assert evaluation("map", "v2") == "evaluate --knn 20 --sets v2"

@@ -33,6 +33,48 @@ TABLES = {
 }  # fmt: skip
 
 
+@pytest.mark.paper(
+    "DR-24",
+    "DR-38",
+    "DR-50",
+    "DR-51",
+    "DR-52",
+    "DR-53",
+    "DR-54",
+    "DR-55",
+    "DR-56",
+    "DR-57",
+    "DR-61",
+    "DR-73",
+    "DR-74",
+    "DR-76",
+    "RV-07",
+    "RV-22",
+    "RV-26",
+    "RV-30",
+    "RV-31",
+    "RV-32",
+    "RV-33",
+    "RV-34",
+    "RV-43",
+    "RV-44",
+    "GR-13",
+    "DE-10",
+    "DE-12",
+    "CA-03",
+    "CA-05",
+    "CA-15",
+    "PC-04",
+    "PC-10",
+    "PC-11",
+    "PC-12",
+    "D3-11",
+    "D3-13",
+    "D3-17",
+    "OR-01",
+    "OR-02",
+    "OR-09",
+)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_its_cells(name: str) -> None:
     found = take_in(name).expansion
@@ -45,6 +87,7 @@ def test_every_table_is_counted_here_and_says_what_it_is(name: str) -> None:
     assert take_in(name).grid.description
 
 
+@pytest.mark.paper("DE-11")
 def test_a_student_begins_with_its_own_stage_and_not_with_its_teacher() -> None:
     found = take_in("thesis-cifar10").expansion
     (student,) = [cell for cell in found.cells if "distill" in cell.spec.head]
@@ -53,6 +96,7 @@ def test_a_student_begins_with_its_own_stage_and_not_with_its_teacher() -> None:
     assert {len(finer.chain(cell)) for cell in finer.ends()} == {2}
 
 
+@pytest.mark.paper("DE-11", "OR-10")
 def test_deit_on_cifar10_sees_about_as_many_images_as_on_imagenet() -> None:
     # Section 3.4.4 of the thesis: 7200 epochs stand for 300.
     seen = {
@@ -63,6 +107,7 @@ def test_deit_on_cifar10_sees_about_as_many_images_as_on_imagenet() -> None:
     assert seen["thesis-deit"] == pytest.approx(seen["thesis-cifar10"], rel=0.1)
 
 
+@pytest.mark.paper("DR-05")
 def test_table_4_uses_the_papers_weight_for_each_backbone() -> None:
     found = take_in("drloc-table4").expansion
     weights = {
@@ -89,6 +134,7 @@ def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_be
     assert take_in("drloc-table4", changes={**tensors, "datasets": ["svhn"]}).expansion.runs
 
 
+@pytest.mark.paper("D3-07")
 def test_low_resolution_comes_first_and_224_pixels_last() -> None:
     found = take_in("thesis-lowres").expansion
     sizes = {(cell.stage, json.loads(cell.spec.recipe)["image_size"]) for cell in found.cells}
@@ -96,6 +142,7 @@ def test_low_resolution_comes_first_and_224_pixels_last() -> None:
     assert sizes == {("at224", 224), *(("lowres", size) for size in low)}
 
 
+@pytest.mark.paper("D3-08")
 def test_longer_training_has_more_decay_and_more_drop_path() -> None:
     cells = take_in("thesis-deit3").expansion.cells
     recipes = [cell.spec.settings.recipe for cell in cells if cell.labels["backbone"] == "deit3_b"]
@@ -107,10 +154,12 @@ def test_longer_training_has_more_decay_and_more_drop_path() -> None:
     }
 
 
+@pytest.mark.paper("D3-18", "VA-01", "OR-09")
 def test_the_seed_study_has_the_seeds_1_to_100() -> None:
     assert [run.seed for run in take_in("thesis-seeds").expansion.runs] == list(range(1, 101))
 
 
+@pytest.mark.paper("DR-37", "DR-51", "DR-77")
 def test_table_5_starts_from_weights_in_the_data_folder(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput, match=r"t2t_vit_14.safetensors: no such file. Download it once"
@@ -125,6 +174,7 @@ def test_table_5_starts_from_weights_in_the_data_folder(tmp_path: Path) -> None:
     assert {Path(found.paths[name]).parent for name in weights} == {tmp_path / "weights"}
 
 
+@pytest.mark.paper("DR-74")
 def test_a_gain_at_100_epochs_stands_beside_the_one_at_300_in_table_8() -> None:
     wide, early = take_in("drloc-table8").expansion, take_in("drloc-table4").expansion
     short = {cell.cell_id for cell in wide.ends() if cell.axes["train.epochs"] == 100}
@@ -132,6 +182,7 @@ def test_a_gain_at_100_epochs_stands_beside_the_one_at_300_in_table_8() -> None:
     assert len(short) == 8 and short <= {cell.cell_id for cell in early.ends()}
 
 
+@pytest.mark.paper("DE-20")
 def test_students_have_a_convolutional_teacher_or_a_transformer_soft_or_hard() -> None:
     found = take_in("thesis-small-distillation").expansion
     asked = {
@@ -147,6 +198,7 @@ def test_students_have_a_convolutional_teacher_or_a_transformer_soft_or_hard() -
     assert asked == set(itertools.product(("resnet50", "deit_s"), ("soft", "hard"), students))
 
 
+@pytest.mark.paper("D3-14")
 def test_flowers_of_deit_iii_trains_attention_alone_and_keeps_the_whole_image() -> None:
     for cell in take_in("thesis-deit3-transfer").expansion.ends():
         recipe = json.loads(cell.spec.recipe)
@@ -155,11 +207,14 @@ def test_flowers_of_deit_iii_trains_attention_alone_and_keeps_the_whole_image() 
         assert recipe["eval_crop_pct"] == 1.0
 
 
+@pytest.mark.paper("RM-04")
 def test_resmlps_contrast_is_an_old_fashioned_training() -> None:
     """Thesis, table 4.3: SGD that falls by steps over 90 epochs, and crops and flips alone."""
     cells = take_in("thesis-table4-3").expansion.ends()
     (recipe,) = [
-        json.loads(cell.spec.recipe) for cell in cells if cell.axes.get("variant") == "old-fashioned"
+        json.loads(cell.spec.recipe)
+        for cell in cells
+        if cell.axes.get("variant") == "old-fashioned"
     ]
     names = ("optimizer", "epochs", "schedule", "decay_epochs", "flip", "crop")
     assert [recipe[name] for name in names] == ["sgd", 90, "step", [30, 60], 0.5, "resized"]
@@ -167,6 +222,7 @@ def test_resmlps_contrast_is_an_old_fashioned_training() -> None:
     assert not any(recipe.get(name) for name in off)
 
 
+@pytest.mark.paper("OR-10")
 def test_repeated_augmentation_goes_through_the_images_a_third_as_often() -> None:
     # Section 3.4.5 of the thesis: 300 epochs are a hundred passes.
     settings = take_in("thesis-deit").expansion.ends()[0].spec.settings

@@ -32,6 +32,7 @@ def _head(cell: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.paper("DE-09", "OR-03")
 def test_a_student_waits_for_the_teacher_of_its_dataset_and_seed() -> None:
     found = grid()
     runs = {run.run_id: run for run in found.runs}
@@ -69,6 +70,7 @@ def test_another_teacher_makes_another_run() -> None:
     assert not distilled[0] & distilled[1]
 
 
+@pytest.mark.paper("DE-08")
 def test_the_presets_say_what_the_text_and_the_code_have() -> None:
     def params(**settings: Any) -> dict[str, Any]:
         stages = [

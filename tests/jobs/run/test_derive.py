@@ -97,6 +97,7 @@ def test_a_granted_try_forgets_ends_and_cancels_up_to_it() -> None:
     assert state_of((A.CANCELLED, F.CANCELLED), cancelled_through=3, tries_from=2) is R.CANCELLED
 
 
+@pytest.mark.paper("OR-03")
 @pytest.mark.parametrize("parent", RunState)
 def test_a_pending_child_is_blocked_exactly_while_its_parent_is_settled_without_weights(
     parent: RunState,

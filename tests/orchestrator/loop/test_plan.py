@@ -152,6 +152,7 @@ def test_a_backend_that_does_not_ask_for_it_gets_runs_in_order() -> None:
     assert spread([3, 1, 2], room) == ([3, 1, 2], room)
 
 
+@pytest.mark.paper("OR-05")
 @given(st.integers(1, 512))
 def test_a_world_size_is_allowed_where_it_divides_the_virtual_ranks(virtual_ranks: int) -> None:
     sizes = allowed_world_sizes(virtual_ranks)

@@ -113,6 +113,7 @@ def test_show_says_what_became_of_an_attempts_gpu_hours(quiet_lab: Lab, spent: l
     )
 
 
+@pytest.mark.paper("DE-19")
 def test_status_of_a_grid_sums_the_gpu_hours_of_the_selected_runs(
     quiet_lab: Lab, spent: list[str]
 ) -> None:

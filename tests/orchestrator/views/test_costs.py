@@ -35,6 +35,7 @@ def by_head(lab: Lab) -> dict[str, CellCost]:
     return {cell.head: cell for cell in costs(lab.context, Selection())}
 
 
+@pytest.mark.paper("RV-12")
 def test_a_head_has_its_own_parameters_beside_those_of_the_backbone(trained: Lab) -> None:
     found = by_head(trained)
     plain, relvit = found["supervised"], found["relvit"]
@@ -44,6 +45,7 @@ def test_a_head_has_its_own_parameters_beside_those_of_the_backbone(trained: Lab
     assert plain.error is None and relvit.error is None
 
 
+@pytest.mark.paper("DR-61", "DR-78", "VA-19")
 def test_time_is_held_against_the_baseline_and_stands_beside_the_score(trained: Lab) -> None:
     found = by_head(trained)
     assert (found["supervised"].time_ratio, found["relvit"].time_ratio) == (1.0, 1.25)
@@ -53,6 +55,7 @@ def test_time_is_held_against_the_baseline_and_stands_beside_the_score(trained: 
     assert found["relvit"].runs == 2
 
 
+@pytest.mark.paper("CA-13")
 def test_a_step_is_timed_by_the_newest_attempt_that_did_enough_of_them(quiet_lab: Lab) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     quiet_lab.tick()

@@ -32,6 +32,7 @@ def test_groups_are_the_combinations_of_the_keys(worked: Lab) -> None:
     assert found == {("digits", "supervised"): 2, ("digits", "relvit"): 1}
 
 
+@pytest.mark.paper("DE-19")
 @pytest.mark.parametrize("key", KEYS)
 def test_every_key_divides_all_attempts(worked: Lab, key: str) -> None:
     found = by(worked, key)

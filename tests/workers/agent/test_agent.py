@@ -172,6 +172,7 @@ def finished_by(lab: Lab, run_id: str) -> int | None:
     return None
 
 
+@pytest.mark.paper("RV-21")
 def test_a_later_stage_starts_from_its_parents_final_weights(lab: Lab) -> None:
     stages = """\
 stages:

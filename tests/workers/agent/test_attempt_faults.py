@@ -123,6 +123,7 @@ def test_when_the_template_is_killed_its_ranks_die_and_the_attempt_can_be_tried_
     assert lab.record(run_id, 1).end is not None
 
 
+@pytest.mark.paper("CA-03")
 def test_a_diverged_loss_is_an_outcome_that_is_not_tried_again(lab: Lab, forge: Forge) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=20, train="lr: 1e30, clip_grad: null"))
     hosted = lab.host(lab.allocate([run_id], checkpoint_every_s=0), forge)

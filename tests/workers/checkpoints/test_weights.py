@@ -67,6 +67,7 @@ def test_a_removed_classifier_may_be_in_the_file(tmp_path: Path) -> None:
     assert loaded.unused == ["head.bias", "head.weight"]
 
 
+@pytest.mark.paper("DR-37")
 def test_a_tensor_that_the_file_lacks_must_be_named(tmp_path: Path) -> None:
     state = _state()
     del state["norm.weight"], state["norm.bias"]
@@ -138,6 +139,7 @@ def test_a_prefix_that_is_the_models_own_stays(tmp_path: Path) -> None:
     assert start_from(whole, _allowed(), path).loaded == 2
 
 
+@pytest.mark.paper("DE-10")
 def test_positions_of_a_larger_grid_keep_their_norm_better_than_bilinear_ones(
     tmp_path: Path,
 ) -> None:

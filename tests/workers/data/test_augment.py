@@ -200,6 +200,7 @@ def test_erased_rectangles_have_the_area_and_aspect_of_the_paper() -> None:
     assert abs(float(noise.mean())) < 0.01 and abs(float(noise.std()) - 1) < 0.01
 
 
+@pytest.mark.paper("DE-05")
 def test_erased_rectangles_are_those_of_timm() -> None:
     """The same distribution of areas, sides and places; both draw in ways of their own."""
     count, side = 4000, 24

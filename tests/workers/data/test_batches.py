@@ -182,6 +182,7 @@ def test_the_digits_are_normalised_to_zero_mean_and_unit_deviation(tmp_path: Pat
     assert abs(float(normal.mean())) < 0.01 and abs(float(normal.std()) - 1) < 0.01
 
 
+@pytest.mark.paper("DE-04", "OR-10")
 @settings(max_examples=40, deadline=None)
 @given(
     size=st.integers(8, 300),

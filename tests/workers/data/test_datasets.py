@@ -45,6 +45,7 @@ def test_the_digits_are_halved_without_an_image_in_both(tmp_path: Path) -> None:
     assert all(int(part.labels.bincount().min()) >= 80 for part in (train, test))
 
 
+@pytest.mark.paper("DR-32", "RV-25")
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_cifar_is_read_as_torchvision_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -68,6 +69,7 @@ def test_cifar_is_read_as_torchvision_reads_it(
         assert mine.pil(1).tobytes() == theirs[1][0].tobytes()
 
 
+@pytest.mark.paper("GR-07")
 def test_the_coarse_classes_of_cifar_100_lie_in_the_same_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +175,7 @@ def test_damaged_files_are_not_read(
             _load(_facts(name, train=10, test=10 if name == "svhn" else 2), split, tmp_path)
 
 
+@pytest.mark.paper("DR-32", "DR-33", "DR-62")
 def test_another_number_of_images_than_the_catalogue_says_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

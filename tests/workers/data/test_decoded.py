@@ -63,6 +63,7 @@ def in_memory(images: ImageSet, fit: Fit = FIT) -> Tensor:
     return Decoder().decode(images, fit).rows(0, len(images))
 
 
+@pytest.mark.paper("DR-35")
 @pytest.mark.parametrize(("crop_pct", "larger"), [(1.0, 32), (0.875, 36), (0.95, 33)])
 @pytest.mark.parametrize("kernel", ["bicubic", "bilinear"])
 def test_the_shorter_side_is_fitted_and_the_centre_cut_as_torchvision_does(

@@ -50,6 +50,7 @@ def test_imagenet_is_numbered_in_the_order_of_its_class_ids(tmp_path: Path) -> N
     assert test.pil(0).mode == "RGB", "grey pictures have three channels as well"
 
 
+@pytest.mark.paper("DE-17")
 def test_imagenet_v2_is_numbered_by_its_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +79,7 @@ def _imagenet_of_three(root: Path) -> Path:
     return place
 
 
+@pytest.mark.paper("DE-17")
 def test_reassessed_labels_go_with_the_number_in_an_images_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +177,7 @@ def test_imagenets_further_sets_have_their_published_sizes() -> None:
     assert plain == {"v2": 10_000, "real": 46_837, "a": 7_500, "r": 30_000, "sketch": 50_889}
 
 
+@pytest.mark.paper("DR-34")
 def test_imagenet_100_takes_the_listed_classes_alone(tmp_path: Path) -> None:
     listed = catalogue.class_list("imagenet100")
     for name in [*listed, "n00000000", "n99999999"]:
@@ -183,6 +186,7 @@ def test_imagenet_100_takes_the_listed_classes_alone(tmp_path: Path) -> None:
     assert test.labels.tolist() == list(range(100)) and listed == sorted(set(listed))
 
 
+@pytest.mark.paper("RV-25")
 def test_tiny_imagenets_val_part_is_labelled_by_its_annotations(tmp_path: Path) -> None:
     place = tmp_path / "tiny_imagenet" / "tiny-imagenet-200"
     for level, name in enumerate(["n2", "n1"]):
@@ -197,6 +201,7 @@ def test_tiny_imagenets_val_part_is_labelled_by_its_annotations(tmp_path: Path) 
     assert _levels(train) == _levels(test) == pytest.approx([100, 0], abs=3)
 
 
+@pytest.mark.paper("DR-33")
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_domain_is_read_by_its_lists(tmp_path: Path, domain: str) -> None:
     place = tmp_path / "domainnet"
@@ -214,6 +219,7 @@ def test_a_domain_is_read_by_its_lists(tmp_path: Path, domain: str) -> None:
     ), "a class of one part alone counts in both"
 
 
+@pytest.mark.paper("GR-07")
 def test_inaturalist_is_read_from_its_annotations(tmp_path: Path) -> None:
     place = tmp_path / "inat2019"
     for split, ids in (("train", [7, 3]), ("val", [5])):
@@ -259,6 +265,7 @@ def test_cars_are_read_from_the_devkit(tmp_path: Path) -> None:
         assert found.labels.tolist() == [1, 0]
 
 
+@pytest.mark.paper("GR-14")
 def test_food_is_read_from_its_lists(tmp_path: Path) -> None:
     place = tmp_path / "food101" / "food-101"
     lists = {"train": {"pie": ["pie/1"], "soup": ["soup/2"]}, "test": {"soup": ["soup/3"]}}
@@ -343,6 +350,7 @@ SIZES = {
 }  # fmt: skip
 
 
+@pytest.mark.paper("DR-32", "DR-33", "DR-34", "DR-62", "RV-25", "GR-07")
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_and_classes_are_those_of_the_papers_tables(name: str) -> None:
     facts = catalogue.datasets()[name]

@@ -42,6 +42,7 @@ def test_patches_stand_row_by_row_and_go_back_together() -> None:
     assert torch.equal(as_images(patches, 2, 3), images)
 
 
+@pytest.mark.paper("RV-10")
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1000), rows=st.integers(1, 5))
 def test_shuffled_patches_are_the_same_ones_and_it_is_told_where_each_was(
@@ -60,6 +61,7 @@ def test_images_are_shuffled_each_by_itself() -> None:
     assert len({tuple(row) for row in places.tolist()}) == 8
 
 
+@pytest.mark.paper("RV-08")
 @pytest.mark.parametrize("shared", [True, False])
 def test_mega_patches_are_rectangles_between_cuts_at_multiples_of_a_patch(shared: bool) -> None:
     """A picture that is constant in each patch, and tells which it is, shows where the cuts went."""
@@ -119,6 +121,7 @@ def test_turning_the_hue_is_what_pythons_own_conversion_says(
     assert found.flatten().tolist() == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.paper("RV-11")
 def test_patches_are_augmented_each_by_itself() -> None:
     one = _images(1, 3, 8)
     images = one.repeat(1, 1, 4, 4)
@@ -127,6 +130,7 @@ def test_patches_are_augmented_each_by_itself() -> None:
     assert float(patches.min()) >= 0 and float(patches.max()) <= 1
 
 
+@pytest.mark.paper("RV-11")
 def test_a_fifth_of_the_patches_become_grey_and_a_fifth_keep_their_colours() -> None:
     images = torch.rand(40, 3, 1, 1, generator=_draws(1)).repeat(1, 1, 32, 32)
     before, after = as_patches(images, 4), as_patches(augment_patches(images, 4, _draws()), 4)
@@ -139,6 +143,7 @@ def test_a_fifth_of_the_patches_become_grey_and_a_fifth_keep_their_colours() -> 
     assert float(same.float().mean()) == pytest.approx(0.2 * 0.8, abs=0.032)
 
 
+@pytest.mark.paper("RV-11")
 def test_each_patch_is_a_crop_of_it_at_a_random_place_resized_back() -> None:
     """A 16-pixel patch keeps round(16 / 1.15) = 14 pixels a side, so there are nine places."""
     images = _images(60, 1, 64)
@@ -153,6 +158,7 @@ def test_each_patch_is_a_crop_of_it_at_a_random_place_resized_back() -> None:
     assert bool(matches[:, kept].any(1).all()) and int(matches.sum(0).max()) == 1
 
 
+@pytest.mark.paper("RV-11")
 def test_colours_change_by_as_much_as_torchvisions_jitter_of_the_published_code() -> None:
     """Brightness, contrast and saturation by 0.6 to 1.4, the hue by a tenth of the circle."""
     # Dark and pale enough that no change is clamped.

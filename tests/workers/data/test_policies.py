@@ -54,6 +54,7 @@ def test_every_operation_of_timm_is_known() -> None:
     assert _OURS.keys() == NAME_TO_OP.keys()
 
 
+@pytest.mark.paper("DE-05", "D3-10")
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("name", POLICIES)
 def test_from_the_same_draws_come_the_images_of_timm(name: str, kernel: str) -> None:
@@ -88,6 +89,7 @@ def test_all_operations_are_drawn_alike() -> None:
     assert all(count == pytest.approx(400, rel=0.2) for count in counts.values())
 
 
+@pytest.mark.paper("D3-01")
 def test_a_3_augment_draws_its_named_operations_equally_often() -> None:
     drawn = policy("3a-grayscale-blur").draw(400, SIZE, key=2)
     names = Counter(name for one in drawn for name, _ in one)
@@ -97,6 +99,7 @@ def test_a_3_augment_draws_its_named_operations_equally_often() -> None:
     assert all(150 < count < 250 for count in names.values())
 
 
+@pytest.mark.paper("D3-01")
 def test_colour_jitter_draws_three_factors_in_a_random_order() -> None:
     drawn = policy(None, jitter=0.3).draw(600, SIZE, key=2)
     orders = Counter(tuple(name for name, _ in one) for one in drawn)

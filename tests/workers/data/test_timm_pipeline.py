@@ -138,6 +138,7 @@ def test_copies_are_those_of_single_calls_and_the_file_is_decoded_once(
     assert decoded == [3]
 
 
+@pytest.mark.paper("DR-35")
 def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(
     folder: Any,
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_share_without_images_is_empty(folder: Any) -> None:
     ]
 
 
+@pytest.mark.paper("DE-04")
 def test_each_copy_of_an_image_is_augmented_anew(folder: Any) -> None:
     spec, images = folder
     transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
@@ -253,6 +255,7 @@ def test_views_of_an_image_follow_each_other_and_the_first_is_what_one_view_woul
     )
 
 
+@pytest.mark.paper("D3-02")
 @pytest.mark.parametrize("shape", [(40, 20), (20, 40)])
 def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(
     shape: tuple[int, int],
@@ -284,6 +287,7 @@ def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(
     assert len(seen) > 10
 
 
+@pytest.mark.paper("D3-01")
 def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) -> None:
     """Grey has no colour, a solarized image no bright level that was not dark before, a blurred one
     neither.
@@ -321,6 +325,7 @@ def test_a_3_augment_may_draw_from_one_operation_alone(folder: Any) -> None:
         assert torch.equal(red, green) and torch.equal(red, blue)
 
 
+@pytest.mark.paper("D3-10")
 def test_trivial_augment_draws_each_of_its_14_operations_as_often(
     folder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

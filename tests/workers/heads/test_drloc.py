@@ -108,6 +108,7 @@ def by_hand(head: DRLoc, tokens: Tensor, generator: torch.Generator) -> float:
     return total / (batch * locate.pairs)
 
 
+@pytest.mark.paper("DR-01", "DR-02", "DR-03", "DR-04", "DR-20", "DR-21", "DR-22")
 @settings(max_examples=40, deadline=None)
 @given(
     side=SIDES, batch=st.integers(1, 3), pairs=st.integers(1, 40), seed=st.integers(0, 1000),
@@ -140,6 +141,7 @@ def test_the_program_has_27_classes_beside_all_backbones_but_swin() -> None:
     assert [classes(name, 7) for name in ("swin_t", "t2t_vit_14", "resnet50_drloc")] == [13, 27, 27]
 
 
+@pytest.mark.paper("DR-20")
 def test_signed_offsets_of_the_program_start_at_zero() -> None:
     assert preset("drloc", "code", {}, {"loss": "signed"})["offsets"] == "shifted"
     assert preset("drloc", "code", {}, {"loss": "l1"})["offsets"] == "cells"
@@ -175,6 +177,7 @@ class _Unlike(int):
         return False
 
 
+@pytest.mark.paper("DR-23")
 def test_with_all_blocks_each_has_its_own_mlp_and_the_losses_are_summed() -> None:
     torch.manual_seed(0)
     shapes = [(4, 4, 3), (2, 2, 6)]
@@ -209,6 +212,7 @@ def test_the_programs_merged_stages_count_their_classes_by_the_grid_before(loss:
     assert torch.isfinite(found)
 
 
+@pytest.mark.paper("DR-22")
 def test_the_regression_stays_finite_on_a_posterior_that_is_one_class() -> None:
     head = make((4, 4), loss="reg")
     locate = head.locate[0]
@@ -225,6 +229,7 @@ def test_the_regression_stays_finite_on_a_posterior_that_is_one_class() -> None:
     )
 
 
+@pytest.mark.paper("DR-03")
 @pytest.mark.parametrize(
     ("width", "parameters"), [(384, 657_410), (768, 1_050_626), (2048, 2_361_346)]
 )
@@ -233,6 +238,7 @@ def test_the_head_has_as_many_parameters_as_the_published_one(width: int, parame
     assert sum(parameter.numel() for parameter in head.parameters()) == parameters
 
 
+@pytest.mark.paper("DR-21")
 @pytest.mark.parametrize(
     ("fidelity", "counts"), [("paper", [15, 15]), ("code", [27, 27])]
 )  # 2k + 1 in the paper, 27 in the code
@@ -243,6 +249,7 @@ def test_offsets_are_told_apart_in_as_many_classes_as_the_preset_says(
     assert [layer.out_features for layer in head.locate[0].out] == counts  # type: ignore[union-attr]
 
 
+@pytest.mark.paper("DR-07")
 def test_a_fine_grid_is_averaged_in_windows_or_as_the_code_does() -> None:
     tokens = tokens_of(2, 14, 14, 3, 0)
     windows = torch.stack([tokens[:, a::2, b::2] for a in (0, 1) for b in (0, 1)]).mean(0)
@@ -262,6 +269,7 @@ def test_a_grid_that_is_no_multiple_of_7_by_7_is_taken_as_it_is(side: tuple[int,
     assert torch.equal(make(side).locate[0]._pooled(tokens), tokens)  # type: ignore[operator]
 
 
+@pytest.mark.paper("DR-02", "DR-06")
 def test_pairs_are_drawn_uniformly_and_may_be_one_token_twice() -> None:
     head = make((3, 4), depth=1, pairs=4000)
     seen: list[Tensor] = []
@@ -275,6 +283,7 @@ def test_pairs_are_drawn_uniformly_and_may_be_one_token_twice() -> None:
     assert int(counts.view(12, 12).diagonal().min()) > 0
 
 
+@pytest.mark.paper("DR-01")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("side", [(2, 2), (3, 5), (7, 7)])
 def test_the_gradient_reaches_every_token(loss: str, side: tuple[int, int]) -> None:
@@ -303,6 +312,7 @@ def test_the_weight_is_constant_in_the_paper_and_rises_and_falls_in_the_code() -
     assert weight_at(code, 300, 300) == 0
 
 
+@pytest.mark.paper("DR-07")
 @pytest.mark.parametrize(
     ("backbone", "tokens", "init", "pooling"),
     [

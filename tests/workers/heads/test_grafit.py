@@ -57,6 +57,7 @@ def learn(made: Grafit, trunk: Trunk, images: Tensor, indices: Tensor | None) ->
     return made.learn(trunk.forward_features(images), images, labels, indices)
 
 
+@pytest.mark.paper("GR-01")
 def test_the_knn_loss_is_that_of_equation_2_3() -> None:
     trunk = Trunk().eval()
     made = head(trunk, losses=["knn"])
@@ -75,6 +76,7 @@ def test_the_knn_loss_is_that_of_equation_2_3() -> None:
     assert float(found.loss.detach()) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.paper("GR-01")
 def test_an_image_that_is_alone_in_its_class_leaves_the_gradients_finite() -> None:
     logs = torch.tensor([[-torch.inf, -0.5, -1.0]]).log_softmax(1).requires_grad_()
     loss = knn_loss(logs, torch.tensor([[True, False, False]]))
@@ -83,6 +85,7 @@ def test_an_image_that_is_alone_in_its_class_leaves_the_gradients_finite() -> No
     assert torch.equal(logs.grad, torch.zeros(1, 3))
 
 
+@pytest.mark.paper("GR-02")
 def test_the_instance_loss_is_that_of_equation_2_1() -> None:
     predictions, targets = torch.randn(2, 3, 5), torch.randn(2, 3, 5)
     expected = 0.0
@@ -103,6 +106,7 @@ def test_views_that_agree_have_the_lowest_instance_loss() -> None:
     assert float(instance_loss(embedding, -embedding)) == pytest.approx(1.0)
 
 
+@pytest.mark.paper("GR-03")
 def test_the_memory_takes_half_of_each_new_embedding() -> None:
     trunk = Trunk().eval()
     made = head(trunk, losses=["knn"])
@@ -130,6 +134,7 @@ def test_of_several_views_the_first_is_remembered_and_compared_with_neighbours()
     torch.testing.assert_close(found.metrics["knn_loss"], expected.metrics["knn_loss"])
 
 
+@pytest.mark.paper("GR-02")
 def test_the_target_network_follows_slowly_and_gets_no_gradient() -> None:
     trunk = Trunk()
     made = head(trunk, views=2, target_decay=0.75)
@@ -193,6 +198,7 @@ def test_with_weight_0_the_classifier_is_trained_as_without_the_head(tmp_path: P
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
 
+@pytest.mark.paper("GR-04")
 @pytest.mark.parametrize(
     ("projector", "millions"), [("none", 23.5), ("linear", 23.8), ("mlp", 32.9)]
 )

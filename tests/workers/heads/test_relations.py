@@ -69,6 +69,7 @@ def test_of_a_posterior_its_mean_is_shown() -> None:
     torch.testing.assert_close(rows.predicted, torch.full((2, *GRID), 0.5))
 
 
+@pytest.mark.paper("RV-05")
 @pytest.mark.parametrize("rank", ["full", "low"])
 def test_relvit_predicts_what_its_metrics_measure(rank: str) -> None:
     head = test_relvit.make(

@@ -109,6 +109,7 @@ def widest(side: tuple[int, int]) -> float:
     return max(angle(one, other, side) for one in cells for other in cells)
 
 
+@pytest.mark.paper("RV-02", "RV-03", "RV-04", "RV-05", "RV-06", "RV-07", "RV-32")
 @settings(max_examples=30, deadline=None)
 @given(
     side=st.tuples(st.integers(2, 4), st.integers(2, 4)), batch=st.integers(1, 2), tasks=st.sampled_from(SUBSETS),
@@ -127,6 +128,7 @@ def test_the_loss_is_the_sum_of_the_tasks_equations(
     assert set(metrics) == {"relvit_loss", *(names[task] for task in tasks)}
 
 
+@pytest.mark.paper("RV-02")
 def test_relations_on_a_three_by_three_grid_are_those_seen_by_eye() -> None:
     labels = directions(3, 3)
     above_left, above, above_right, left, same, right, below_left, below, below_right = range(9)
@@ -160,6 +162,7 @@ def test_relations_on_a_three_by_three_grid_are_those_seen_by_eye() -> None:
     ]
 
 
+@pytest.mark.paper("RV-02")
 @given(side=st.tuples(st.integers(1, 7), st.integers(1, 7)))
 def test_seen_the_other_way_round_a_relation_is_its_opposite(side: tuple[int, int]) -> None:
     labels = directions(*side)
@@ -167,6 +170,7 @@ def test_seen_the_other_way_round_a_relation_is_its_opposite(side: tuple[int, in
     assert labels.diagonal().unique().tolist() == [4]
 
 
+@pytest.mark.paper("RV-03", "RV-04")
 @pytest.mark.parametrize("of", [distances, angles])
 @pytest.mark.parametrize("side", [(2, 2), (3, 5), (14, 14)])
 def test_distances_and_angles_are_symmetric_and_fill_their_range(
@@ -184,6 +188,7 @@ def test_the_widest_angle_is_the_published_codes(side: int, share: float) -> Non
     assert widest((side, side)) / math.pi == pytest.approx(share, abs=5e-5)
 
 
+@pytest.mark.paper("RV-06", "RV-12")
 @pytest.mark.parametrize(
     ("fidelity", "width", "parameters"),
     # Full: nine matrices. Low: two thirds of the published count, whose third, the values, is never
@@ -203,6 +208,7 @@ def test_the_spatial_relations_have_no_dead_parameters(
     assert sum(parameter.numel() for parameter in head.parameters()) == parameters
 
 
+@pytest.mark.paper("RV-01")
 @pytest.mark.parametrize("fidelity", ["paper", "code"])
 @pytest.mark.parametrize("tasks", SUBSETS)
 def test_every_parameter_and_token_gets_a_gradient(fidelity: str, tasks: list[str]) -> None:
@@ -214,6 +220,7 @@ def test_every_parameter_and_token_gets_a_gradient(fidelity: str, tasks: list[st
     assert tokens.grad is not None and bool((tokens.grad.abs().sum(-1) > 0).all())
 
 
+@pytest.mark.paper("RV-10")
 @settings(max_examples=20, deadline=None)
 @given(tasks=st.sampled_from(SUBSETS), seed=st.integers(0, 1000))
 def test_shuffling_the_tokens_and_telling_so_changes_no_loss(tasks: list[str], seed: int) -> None:
@@ -241,6 +248,7 @@ def test_labels_are_made_once_and_travel_with_the_head() -> None:
     )
 
 
+@pytest.mark.paper("RV-13")
 def test_the_fine_grid_of_t2t_is_pooled_as_in_the_code_before_the_tasks() -> None:
     head = make((14, 14), pooling="overlapping", tasks=["abspos"])
     assert head.position is not None and head.position.out_features == 49
@@ -249,6 +257,7 @@ def test_the_fine_grid_of_t2t_is_pooled_as_in_the_code_before_the_tasks() -> Non
     assert make((7, 7), pooling="overlapping", tasks=["abspos"]).position.out_features == 49  # type: ignore[union-attr]
 
 
+@pytest.mark.paper("RV-07")
 def test_the_order_of_the_tasks_and_a_repetition_decide_nothing() -> None:
     assert head_params("relvit", tasks=["abspos", "sprel", "sprel"]) == head_params(
         "relvit", tasks=["sprel", "abspos"]

@@ -33,6 +33,7 @@ SMALL: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.paper("DR-30", "DR-31", "PC-01", "PC-02")
 @pytest.mark.parametrize(
     ("name", "parameters", "trained"),
     [
@@ -71,6 +72,7 @@ CAIT = {
 }
 
 
+@pytest.mark.paper("CA-09")
 @pytest.mark.parametrize("name", CAIT)
 def test_each_cait_has_the_printed_parameters(name: str) -> None:
     backbone = catalogue.backbone(name)
@@ -95,6 +97,7 @@ PRINTED = {
 }
 
 
+@pytest.mark.paper("RM-01", "RM-03", "D3-09")
 @pytest.mark.parametrize("name", PRINTED)
 def test_each_resmlp_and_deit_iii_has_the_printed_parameters(name: str) -> None:
     assert _parameters(name) / 1e6 == pytest.approx(PRINTED[name], abs=0.06)
@@ -107,12 +110,14 @@ def _parameters(name: str, *, image_size: int = 224, classes: int = 1000) -> int
     return sum(weight.numel() for weight in model.parameters())
 
 
+@pytest.mark.paper("D3-09")
 def test_layers_side_by_side_have_the_parameters_of_as_many_in_a_row() -> None:
     assert _parameters("deit3_h26x2") == _parameters("deit3_h52")
 
 
 # Tokens with the class token, and millions of parameters: RelViT, table 1. It prints 22.5 million
 # for the last two as well, which are the ViT-S/32's: a model with smaller patches has fewer.
+@pytest.mark.paper("RV-20")
 @pytest.mark.parametrize(
     ("name", "image_size", "tokens", "parameters"),
     [
@@ -136,6 +141,7 @@ def test_the_models_of_relvit_have_the_sizes_of_its_table(
     assert millions == pytest.approx(parameters, abs=0.06)
 
 
+@pytest.mark.paper("CA-07")
 @pytest.mark.parametrize(("name", "depth"), [("cait_s24", 24), ("cait_s36", 36), ("cait_s48", 48)])
 def test_the_drop_path_of_a_cait_s_grows_with_its_depth_by_the_texts_formula(
     name: str, depth: int
@@ -145,6 +151,7 @@ def test_the_drop_path_of_a_cait_s_grows_with_its_depth_by_the_texts_formula(
     assert rate == pytest.approx(max(0.1 * (depth / 12 - 1), 0.0))
 
 
+@pytest.mark.paper("DE-06")
 @pytest.mark.parametrize("name", ["deit_ti", "deit_s_scaled", "vit_s16"])
 def test_linear_weights_of_a_vision_transformer_start_normal_with_a_deviation_of_a_fiftieth(
     name: str,
@@ -164,6 +171,7 @@ def small(name: str, *, size: int, channels: int = 1) -> nn.Module:
     return build(make_backbone(name, **SMALL[name]), shape)
 
 
+@pytest.mark.paper("DR-08", "PC-01")
 @pytest.mark.parametrize("name", SMALL)
 def test_the_token_grid_is_a_sixteenth_of_the_image_a_side(name: str) -> None:
     model = small(name, size=64).eval()
@@ -171,6 +179,7 @@ def test_the_token_grid_is_a_sixteenth_of_the_image_a_side(name: str) -> None:
     assert grid.shape == (2, 4, 4, 384)
 
 
+@pytest.mark.paper("PC-02")
 @pytest.mark.parametrize("name", SMALL)
 def test_every_trained_weight_gets_a_gradient_and_no_other(name: str) -> None:
     torch.manual_seed(0)
@@ -294,6 +303,7 @@ def test_the_models_that_vtjobs_declares_are_those_that_it_registers() -> None:
     assert ours == OWN
 
 
+@pytest.mark.paper("DE-06")
 def test_the_starts_are_those_of_the_published_programs() -> None:
     torch.manual_seed(0)
     shape = ModelShape(channels=3, classes=10, image_size=224)
@@ -314,6 +324,7 @@ def test_a_class_token_start_needs_a_class_token() -> None:
         build(settings, ModelShape(channels=3, classes=10, image_size=32))
 
 
+@pytest.mark.paper("PC-06")
 @pytest.mark.parametrize(
     "name", ["t2t_vit_14", "cvt_13", "vit_b16_drloc", "patchconvnet_s60", "resmlp_s12"]
 )

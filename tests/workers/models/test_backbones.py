@@ -93,6 +93,7 @@ def test_a_weights_file_with_code_in_it_is_refused_and_not_run(tmp_path: Path) -
     assert not witness.exists()
 
 
+@pytest.mark.paper("D3-04")
 def test_an_even_drop_path_is_the_same_in_every_block() -> None:
     def rates(**recipe: Any) -> list[float]:
         model = _model(VIT, drop_path=0.2, **recipe)
@@ -111,6 +112,7 @@ CAIT = make_backbone("cait_xxs24_224", patch_size=4, embed_dim=16, depth=1, num_
 SWIN = catalogue.backbone("swin_mini")
 
 
+@pytest.mark.paper("DE-10")
 @pytest.mark.parametrize("backbone", [changed(VIT, args=VIT.args | {"patch_size": 4}), CAIT])
 def test_positions_of_another_image_size_are_interpolated(
     tmp_path: Path, backbone: BackboneSettings
@@ -140,6 +142,7 @@ def test_relative_positions_of_another_window_are_interpolated(tmp_path: Path) -
     )
 
 
+@pytest.mark.paper("RM-10")
 def test_weights_that_are_tied_to_an_image_size_are_not_taken_for_another(tmp_path: Path) -> None:
     mixer = make_backbone("resmlp_s12", patch_size=4, embed_dim=16, num_blocks=1)
     save_file(_model(mixer, image_size=16).state_dict(), str(tmp_path / "small.safetensors"))
@@ -192,6 +195,7 @@ def test_a_classifier_of_other_classes_is_left_out_of_every_familys_weights(
     assert loaded.drawn == ["head.bias", "head.weight"]
 
 
+@pytest.mark.paper("CA-07", "D3-04")
 def test_an_even_drop_path_is_the_models_own_largest_where_none_is_given_and_spares_class_attention() -> (
     None
 ):

@@ -23,6 +23,7 @@ def images() -> torch.Tensor:
     return torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.paper("CA-06")
 @torch.no_grad()
 def test_a_block_adds_what_its_branches_compute() -> None:
     model, shown = made("vit_tiny_patch16_224"), images()
@@ -71,6 +72,7 @@ def test_every_family_with_two_branches_has_its_blocks(
     assert all(one.mixing and one.mlp and one.similarity is None for one in found)
 
 
+@pytest.mark.paper("CA-01")
 @torch.no_grad()
 def test_layer_scale_makes_a_block_add_less() -> None:
     large, small = (
@@ -80,6 +82,7 @@ def test_layer_scale_makes_a_block_add_less() -> None:
     assert large[0].mlp > 100 * small[0].mlp
 
 
+@pytest.mark.paper("DE-15")
 @torch.no_grad()
 def test_the_two_tokens_of_a_distilled_network_are_compared_from_the_learned_ones_on() -> None:
     model, shown = made("deit_tiny_distilled_patch16_224"), images()

@@ -17,6 +17,7 @@ def test_every_built_in_head_is_tried_beside_every_family() -> None:
     assert {name for name, _ in HEADS.values()} == heads.HEADS.keys()
 
 
+@pytest.mark.paper("DR-09", "RV-13", "RV-22", "CA-11")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.training
 def test_a_family_trains_beside_every_head_on_two_ranks(

@@ -36,6 +36,7 @@ ROWS = {
 }
 
 
+@pytest.mark.paper("CA-08")
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_parameters_and_flops_are_the_printed_ones(row: tuple[str, int]) -> None:
     (printed,) = [
@@ -54,6 +55,7 @@ def test_parameters_and_flops_are_the_printed_ones(row: tuple[str, int]) -> None
     )
 
 
+@pytest.mark.paper("CA-08")
 def test_before_it_joins_the_class_token_changes_no_patch() -> None:
     model = _model(class_at=2, class_depth=0, **TINY).eval()
     seen: list[torch.Tensor] = []
@@ -69,6 +71,7 @@ def test_before_it_joins_the_class_token_changes_no_patch() -> None:
     assert torch.equal(seen[4], before)
 
 
+@pytest.mark.paper("CA-08")
 def test_class_attention_leaves_the_patches_as_they_are() -> None:
     model = _model(class_depth=2, **TINY).eval()
     images = torch.randn(2, 3, 32, 32)

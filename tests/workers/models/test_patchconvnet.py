@@ -59,6 +59,7 @@ def test_a_linear_stem_sees_each_patch_by_itself() -> None:
     assert change.abs().sum((0, 1)).nonzero().tolist() == [[0, 0]]
 
 
+@pytest.mark.paper("PC-05")
 def test_batch_norm_is_in_the_blocks_alone() -> None:
     model = made(norm="batchnorm")
     assert all(isinstance(block.norm, nn.BatchNorm2d) for block in model.blocks)  # type: ignore[union-attr]
@@ -73,6 +74,7 @@ def test_multi_head_attention_has_the_weights_of_single_head_attention() -> None
         assert torch.equal(value, one.state_dict()[name])
 
 
+@pytest.mark.paper("PC-03")
 def test_each_class_has_a_token_and_a_row_of_the_classifier() -> None:
     model = made(**PER_CLASS).eval()
     with torch.no_grad():
@@ -93,6 +95,7 @@ def test_a_class_token_learns_nothing_from_another_one() -> None:
     assert gradient[0].abs().sum(1).nonzero().flatten().tolist() == [2]
 
 
+@pytest.mark.paper("PC-03")
 def test_the_attention_of_a_class_sums_to_one_over_the_patches() -> None:
     model = made(**PER_CLASS).eval()
     nn.init.normal_(model.head.tokens)
@@ -137,6 +140,7 @@ def test_changes_that_do_not_exist_are_refused(arguments: dict[str, Any], messag
         made(**arguments)
 
 
+@pytest.mark.paper("PC-11")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
 def test_each_change_trains_with_a_head(change: dict[str, Any], head: str, tmp_path: Path) -> None:

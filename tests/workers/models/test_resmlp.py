@@ -29,6 +29,7 @@ def images() -> Tensor:
 
 
 # Millions of parameters and billions of FLOPs, as printed.
+@pytest.mark.paper("RM-01", "RM-02", "RM-03")
 @pytest.mark.parametrize(
     ("arguments", "parameters", "flops"),
     [
@@ -64,6 +65,7 @@ def changed_patches(model: nn.Module) -> list[int]:
     return (first != again).any(-1).any(0).flatten().nonzero().flatten().tolist()
 
 
+@pytest.mark.paper("RM-03")
 @pytest.mark.parametrize(
     ("mixing", "reached"),
     [
@@ -98,6 +100,7 @@ def test_a_depthwise_convolution_mixes_no_channels() -> None:
     assert change.abs().sum(2).nonzero()[:, 1].tolist() == [3]
 
 
+@pytest.mark.paper("RM-01")
 def test_without_changes_it_is_timms_model_weight_by_weight() -> None:
     torch.manual_seed(0)
     block = partial(ResBlock, init_values=0.1)
@@ -117,6 +120,7 @@ def test_layers_of_class_mlp_start_as_those_of_the_blocks() -> None:
     assert not layer.linear_tokens.bias.any()
 
 
+@pytest.mark.paper("RM-02")
 def test_the_class_token_takes_in_the_patches_and_leaves_them_as_they_are() -> None:
     model = made(pooling="class_mlp")
     for parameter in model.parameters():
@@ -158,6 +162,7 @@ def test_each_change_trains_with_drloc(change: dict[str, str], tmp_path: Path) -
     assert still == []
 
 
+@pytest.mark.paper("RM-01")
 def test_an_affine_norm_folds_into_the_linear_layer_behind_it() -> None:
     # Section 4.3 of the thesis: at inference it costs nothing.
     draw = torch.Generator().manual_seed(2)

@@ -32,6 +32,7 @@ def _model(*, size: int = 224, **args: Any) -> ScaledViT:
     return made
 
 
+@pytest.mark.paper("CA-12")
 @pytest.mark.parametrize("step", STEPS)
 def test_parameters_and_flops_are_the_printed_ones(step: int) -> None:
     (printed,) = [
@@ -59,6 +60,7 @@ def test_without_factors_it_is_timms_deit() -> None:
     assert torch.equal(ours(images), theirs(images))
 
 
+@pytest.mark.paper("CA-01", "CA-02", "CA-04")
 @pytest.mark.parametrize(("scale", "count"), [("branch", 1), ("channel", 16)])
 def test_a_branch_has_one_factor_or_one_for_each_channel(scale: str, count: int) -> None:
     model = _model(scale=scale, scale_init=0.25, **TINY)
@@ -67,6 +69,7 @@ def test_a_branch_has_one_factor_or_one_for_each_channel(scale: str, count: int)
     assert all(torch.equal(one, torch.full((count,), 0.25)) for one in factors)
 
 
+@pytest.mark.paper("CA-02", "CA-04")
 def test_with_factors_of_zero_every_block_begins_as_the_identity() -> None:
     model = _model(scale="branch", scale_init=0.0, **TINY)
     tokens = torch.randn(2, 5, 16)
@@ -74,6 +77,7 @@ def test_with_factors_of_zero_every_block_begins_as_the_identity() -> None:
         assert torch.equal(block(tokens), tokens)
 
 
+@pytest.mark.paper("CA-04")
 def test_factors_that_are_drawn_have_the_start_as_their_mean() -> None:
     torch.manual_seed(0)
     factors = Scale(20_000, 1e-5, "uniform").gamma
@@ -81,6 +85,7 @@ def test_factors_that_are_drawn_have_the_start_as_their_mean() -> None:
     assert float(factors.mean()) == pytest.approx(1e-5, rel=0.02)
 
 
+@pytest.mark.paper("CA-07")
 def test_every_block_has_the_same_rate_of_drop_path() -> None:
     rates = {block.drop_path2.drop_prob for block in _model(drop_path_rate=0.2, **TINY).blocks}
     assert rates == {0.2}

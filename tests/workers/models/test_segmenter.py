@@ -43,6 +43,7 @@ def test_every_family_gets_logits_for_each_pixel_and_a_gradient_for_each_paramet
     assert model.eval()(torch.randn(1, 3, 32, 32)).shape[:2] == (1, 5), "scoring has one output"
 
 
+@pytest.mark.paper("DR-30", "DR-59")
 def test_swin_t_with_upernet_has_the_60_m_parameters_of_swins_program() -> None:
     # Liu et al. 2021, Swin, table 3: 60 M.
     with torch.device("cpu"):

@@ -31,6 +31,7 @@ def _model(backbone: BackboneSettings, **recipe: Any) -> torch.nn.Module:
     return build(spec.backbone, spec.shape)
 
 
+@pytest.mark.paper("DR-09")
 @pytest.mark.parametrize(
     ("backbone", "size", "width", "grid"),
     [
@@ -51,6 +52,7 @@ def test_a_backbones_grid_is_found_whatever_its_layout(
     assert model.training and differences(weights_of(model), before) == []
 
 
+@pytest.mark.paper("DR-08", "RV-13")
 @pytest.mark.parametrize("backbone", [VIT, CONVNET, SWIN])
 def test_tokens_stand_where_their_pixels_are(backbone: BackboneSettings) -> None:
     model = _model(backbone, image_size=32).eval()
@@ -64,6 +66,7 @@ def test_tokens_stand_where_their_pixels_are(backbone: BackboneSettings) -> None
     assert place[0] >= gap.shape[0] / 2 and place[1] < gap.shape[1] / 2
 
 
+@pytest.mark.paper("DR-08")
 def test_class_tokens_are_no_part_of_the_grid() -> None:
     model = _model(VIT).eval()
     features = torch.randn(2, 5, 16)
@@ -76,6 +79,7 @@ def test_features_that_form_no_grid_are_an_error(shape: tuple[int, ...]) -> None
         token_grid(_model(VIT), torch.zeros(shape))
 
 
+@pytest.mark.paper("DR-10")
 @pytest.mark.parametrize("backbone", [VIT, CONVNET, SWIN, T2T, CVT, CVT_DRLOC])
 @pytest.mark.parametrize("where", ["before_norm", "after_norm", "blocks"])
 def test_a_tap_changes_nothing_of_what_the_model_computes(
@@ -99,6 +103,7 @@ def test_the_tokens_before_the_last_norm_become_those_after_it(backbone: Backbon
     assert torch.allclose(model.norm(before), after, atol=1e-5)
 
 
+@pytest.mark.paper("DR-09")
 def test_without_a_last_norm_there_is_nothing_to_stand_before() -> None:
     model = _model(CONVNET, image_size=64).eval()
     images = torch.randn(2, 1, 64, 64)
@@ -108,6 +113,7 @@ def test_without_a_last_norm_there_is_nothing_to_stand_before() -> None:
     assert torch.equal(before, after)
 
 
+@pytest.mark.paper("DR-23")
 @pytest.mark.parametrize(
     ("backbone", "grids"),
     [
@@ -126,6 +132,7 @@ def test_every_block_gives_a_grid(
     assert [(grid.width, grid.height, grid.columns) for grid in found] == grids
 
 
+@pytest.mark.paper("DR-11")
 def test_a_tap_holds_on_to_nothing_between_two_passes() -> None:
     model = _model(VIT)
     tap = Tap(model, "blocks")

@@ -110,6 +110,7 @@ def _error(question: Question) -> str:
     return describe(question).error or ""
 
 
+@pytest.mark.paper("RM-10")
 def test_a_backbone_that_is_tied_to_its_size_starts_from_no_other_one() -> None:
     tied = _error(_question("resmlp_s12", 32, parent=_question("resmlp_s12", 16)))
     assert "linear_tokens.weight has shape 4x4, the backbone expects 16x16" in tied

@@ -67,6 +67,7 @@ def _finished(root: Path, spec: RunSpec) -> tuple[Workspace, str]:
     return workspace, spec.run_id
 
 
+@pytest.mark.paper("DR-12")
 def test_a_timm_folder_loads_by_its_name_and_by_the_cards_own_lines(tmp_path: Path) -> None:
     workspace, run_id = _finished(tmp_path, run_spec(VIT, "drloc", epochs=1))
     out = tmp_path / "out"
@@ -91,6 +92,7 @@ def test_a_timm_folder_loads_by_its_name_and_by_the_cards_own_lines(tmp_path: Pa
     assert torch.equal(found["model"].state_dict()["norm.weight"], trained["norm.weight"])
 
 
+@pytest.mark.paper("GR-04")
 def test_a_projector_is_left_out_of_the_exported_weights(tmp_path: Path) -> None:
     spec = run_spec(VIT, "grafit", params={"views": 2}, epochs=1)
     workspace, run_id = _finished(tmp_path, spec)
@@ -181,6 +183,7 @@ def test_a_model_without_feature_maps_in_timm_trains_a_mask_rcnn_by_the_cards_li
     _detect(Maps(model, model.channels), size, maps=len(maps))
 
 
+@pytest.mark.paper("DR-12")
 def test_the_card_says_which_run_this_is_and_that_it_is_one_of_several_seeds(
     tmp_path: Path,
 ) -> None:
@@ -270,6 +273,7 @@ def test_a_resnet_becomes_the_backbone_of_torchvisions_mask_rcnn(tmp_path: Path)
     _detect(backbone, 64)
 
 
+@pytest.mark.paper("DR-58")
 @pytest.mark.training
 def test_a_transformers_feature_maps_train_a_mask_rcnn(tmp_path: Path) -> None:
     workspace, run_id = _finished(tmp_path, run_spec(SWIN, epochs=1, image_size=64))

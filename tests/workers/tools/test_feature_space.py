@@ -49,6 +49,7 @@ def test_up_to_a_thousand_images_are_points_with_their_classes(finished: Finishe
     assert set(space.labels) == set(range(10))
 
 
+@pytest.mark.paper("GR-16")
 def test_images_of_some_classes_are_shown_by_the_classes_of_another_dataset(
     finished: Finished,
 ) -> None:
@@ -64,6 +65,7 @@ def test_images_of_some_classes_are_shown_by_the_classes_of_another_dataset(
         space_of(finished, classes=[12])
 
 
+@pytest.mark.paper("GR-16")
 def test_neighbours_in_the_plane_share_a_class_more_often_than_strangers(
     finished: Finished,
 ) -> None:
@@ -74,6 +76,7 @@ def test_neighbours_in_the_plane_share_a_class_more_often_than_strangers(
     assert (labels[distances.argmin(1)] == labels).float().mean() > 0.3
 
 
+@pytest.mark.paper("GR-11")
 def test_energy_is_the_share_of_variance_of_the_first_components(finished: Finished) -> None:
     space = space_of(finished, images=list(range(40)))
     assert space.perplexity == 13

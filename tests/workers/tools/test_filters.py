@@ -16,6 +16,7 @@ def made(name: str, **arguments: Any) -> Any:
     return timm.create_model(name, num_classes=5, **{"img_size": 16, "patch_size": 4, **arguments})
 
 
+@pytest.mark.paper("RM-08")
 def test_a_filter_is_a_row_of_the_matrix_that_mixes_patches() -> None:
     model = made("resmlp_s12")
     blocks = filters(model)
@@ -46,6 +47,7 @@ def test_a_network_without_such_weights_is_refused() -> None:
         filters(made("vit_small_patch16_224"))
 
 
+@pytest.mark.paper("RM-07")
 def test_a_weight_below_five_percent_of_the_largest_counts_as_zero() -> None:
     assert near_zero(torch.tensor([2.0, -0.11, 0.099, -0.099, 0.0])) == pytest.approx(60)
 
@@ -54,6 +56,7 @@ def test_in_a_layer_of_zeros_all_weights_count() -> None:
     assert near_zero(torch.zeros(3)) == 100
 
 
+@pytest.mark.paper("RM-07")
 def test_each_linear_layer_of_each_block_has_its_sparsity() -> None:
     model = made("resmlp_s12")
     with torch.no_grad():

@@ -21,6 +21,7 @@ from ...support.training import CPU
 
 # Parameters (exact) and FLOPs (billions, as printed): thesis, tables 3.1, 3.15, 4.1 and 5.1; He et
 # al. 2016.
+@pytest.mark.paper("DR-30", "DE-01", "CA-09", "RM-12", "PC-04", "D3-09", "D3-16")
 @pytest.mark.parametrize(
     ("name", "parameters", "flops"),
     [
@@ -54,6 +55,7 @@ def test_a_backbone_has_the_published_parameters_and_flops(
 
 # Tokens of a patch of 16 pixels at the sizes of thesis, section 6.3.3, of RelViT's models (table 1
 # without the class token), and places of a ResNet's last map.
+@pytest.mark.paper("PC-13", "D3-07", "OR-10")
 @pytest.mark.parametrize(
     ("name", "image_size", "tokens"),
     [
@@ -82,6 +84,7 @@ def test_the_tokens_of_an_image_size_are_counted(
     assert (found.tokens, found.precision, found.largest_batch) == (tokens, precision, False)
 
 
+@pytest.mark.paper("DE-01")
 def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> None:
     found = measure(
         "deit_ti",
@@ -100,6 +103,7 @@ def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> N
     assert found.multiply_adds == depth * block + patches + classifier
 
 
+@pytest.mark.paper("DE-16", "RM-12", "PC-13")
 @pytest.mark.parametrize("training", [False, True])
 def test_speed_is_images_over_the_mean_of_the_timed_passes(training: bool) -> None:
     torch.manual_seed(0)
@@ -119,6 +123,7 @@ def test_speed_is_images_over_the_mean_of_the_timed_passes(training: bool) -> No
     assert found.pass_ == ("training" if training else "inference")
 
 
+@pytest.mark.paper("RM-12")
 def test_the_tensors_that_are_alive_at_once_are_counted_without_a_gpu() -> None:
     def counted(batch: int = 2, training: bool = False) -> tuple[int, int]:
         """Return the bytes of the weights, and of all tensors."""
@@ -143,6 +148,7 @@ def test_the_tensors_that_are_alive_at_once_are_counted_without_a_gpu() -> None:
     assert counted(training=True)[1] > small + weights / 2
 
 
+@pytest.mark.paper("PC-08")
 def test_memory_is_linear_in_the_area_of_the_image_where_no_layer_mixes_all_pairs() -> None:
     # Thesis, figure 5.3: of a network of convolutions such as PatchConvNet.
     costs = [
@@ -166,6 +172,7 @@ def test_memory_is_linear_in_the_area_of_the_image_where_no_layer_mixes_all_pair
     assert memory_line(costs[:2]) is None
 
 
+@pytest.mark.paper("DE-16", "OR-11")
 @given(limit=st.integers(1, 1 << 17))
 def test_the_largest_batch_that_fits_is_found(limit: int) -> None:
     tried = []
@@ -183,6 +190,7 @@ def test_a_gpu_too_small_for_one_image_is_told() -> None:
         largest(lambda _: False)
 
 
+@pytest.mark.paper("CA-13")
 def test_a_model_is_measured_with_another_number_of_heads() -> None:
     """Thesis, table 3.21: as many parameters and multiply-adds, whatever the number."""
     words = ["measure", "deit_ti", "--image-size", "32", "--batch", "1", "--repeats", "1", "--json"]

@@ -62,6 +62,7 @@ def test_a_training_image_is_no_neighbour_of_itself(finished: Finished) -> None:
         assert one.place not in [near.place for near in one.neighbours]
 
 
+@pytest.mark.paper("GR-16")
 def test_four_images_are_a_figure_with_a_row_of_data_for_each_neighbour(
     finished: Finished,
 ) -> None:

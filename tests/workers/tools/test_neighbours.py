@@ -51,6 +51,7 @@ def known() -> Features:
     return features(400, 2)
 
 
+@pytest.mark.paper("GR-06")
 def test_neighbours_classify_as_those_of_scikit_learn(queries: Features, known: Features) -> None:
     found = neighbour_scores(queries, known, [1, 10, 20])
     for count in (1, 10, 20):
@@ -63,6 +64,7 @@ def test_neighbours_classify_as_those_of_scikit_learn(queries: Features, known: 
     assert 50 < found["knn20"] < 99
 
 
+@pytest.mark.paper("GR-06")
 def test_votes_are_those_of_the_equation() -> None:
     cosines, labels = torch.tensor([[0.9, 0.85, 0.8]]), torch.tensor([[2, 0, 0]])
     weights = [math.exp(value / 0.05) for value in (0.9, 0.85, 0.8)]
@@ -110,6 +112,7 @@ def _ranked(name: str, queries: Features, known: Features) -> Tensor:
     return cosines + (p / (1 - p)).log()
 
 
+@pytest.mark.paper("GR-05")
 @pytest.mark.parametrize("name", ["map", "map_conditioned", "map_oracle"])
 def test_rankings_have_the_average_precision_of_scikit_learn(
     queries: Features, known: Features, name: str
@@ -120,6 +123,7 @@ def test_rankings_have_the_average_precision_of_scikit_learn(
     assert found[name] == pytest.approx(expected)
 
 
+@pytest.mark.paper("GR-05")
 def test_an_oracle_of_the_coarse_class_ranks_best(queries: Features, known: Features) -> None:
     found = neighbour_scores(queries, known, [1])
     assert found["map_oracle"] > found["map"] > found["map_conditioned"], "its logits are noise"

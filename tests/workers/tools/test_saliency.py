@@ -45,11 +45,13 @@ def test_attention_is_what_timm_computes_where_nothing_is_fused(name: str) -> No
     torch.testing.assert_close(last, patches, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.paper("CA-17")
 def test_each_layer_with_the_class_token_as_its_only_query_is_given() -> None:
     found = class_attention(made("cait_xxs24_224", **VIT), images())
     assert [tuple(layer.shape) for layer in found] == [(3, 2, 4, 4)] * 2
 
 
+@pytest.mark.paper("PC-03", "PC-15")
 def test_patchconvnet_pools_by_one_head_over_all_patches() -> None:
     (found,) = class_attention(made("patchconvnet_s20", embed_dim=16, depth=1), images(side=32))
     assert found.shape == (3, 1, 2, 2)

@@ -51,6 +51,7 @@ def complete(root: Path, spec: RunSpec, **plan: Any) -> tuple[Workspace, RunSpec
     return workspace, spec, scores
 
 
+@pytest.mark.paper("GR-09")
 def test_features_are_scored_by_arbitrary_halves_of_the_classes(
     finished: Any, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_features_are_scored_by_arbitrary_halves_of_the_classes(
     assert event["set"] == "train" and event["metrics"] == scores
 
 
+@pytest.mark.paper("OR-04")
 def test_the_scores_are_those_of_the_last_epoch(finished: Any, tmp_path: Path) -> None:
     workspace, spec, scores = finished
     found = score(workspace, spec.run_id, ["test", "train"], data_root=tmp_path, paths={})
@@ -124,6 +126,7 @@ def test_one_run_that_cannot_be_scored_does_not_keep_the_others_from_it(
     )
 
 
+@pytest.mark.paper("CA-14", "PC-09", "D3-14", "OR-04")
 def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(
     finished: Any, tmp_path: Path
 ) -> None:
@@ -139,6 +142,7 @@ def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(
     assert before == sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))
 
 
+@pytest.mark.paper("DE-07")
 def test_a_student_with_two_tokens_may_be_scored_by_one_of_them(tmp_path: Path) -> None:
     student = make_backbone(
         "deit_tiny_distilled_patch16_224", patch_size=8, embed_dim=16, depth=2, num_heads=2
@@ -151,6 +155,7 @@ def test_a_student_with_two_tokens_may_be_scored_by_one_of_them(tmp_path: Path) 
     assert len({one["loss"] for one in (*found.values(), scores)}) == 3
 
 
+@pytest.mark.paper("RM-05")
 def test_features_are_scored_by_their_nearest_training_images(
     finished: Any, tmp_path: Path
 ) -> None:
@@ -162,6 +167,7 @@ def test_features_are_scored_by_their_nearest_training_images(
     assert found["test"]["n"] == 898 and found["test"]["knn10"] > 50, "digits look alike"
 
 
+@pytest.mark.paper("GR-03")
 def test_embeddings_of_a_projector_are_compared_and_neighbours_classify(tmp_path: Path) -> None:
     spec = run_spec(CONVNET, "grafit", params={"views": 2, "dim": 8}, epochs=2)
     workspace, _, scores = complete(tmp_path, spec)
@@ -175,6 +181,7 @@ def test_embeddings_of_a_projector_are_compared_and_neighbours_classify(tmp_path
         score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={})
 
 
+@pytest.mark.paper("GR-12")
 def test_neighbours_are_judged_by_the_classes_of_another_level(
     finished: Any, tmp_path: Path
 ) -> None:
@@ -189,6 +196,7 @@ def test_neighbours_are_judged_by_the_classes_of_another_level(
     assert event["set"] == "test@digits_parity"
 
 
+@pytest.mark.paper("GR-03")
 @pytest.mark.parametrize(
     "backbone",
     [

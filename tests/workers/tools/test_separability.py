@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from vtjobs.workers.tools.separability import _fit, halves_of, separability
 
 
+@pytest.mark.paper("GR-09")
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(0, 100))
 def test_each_class_is_split_evenly_at_random(classes: list[int], seed: int) -> None:
     trained = torch.tensor(classes)
@@ -28,6 +29,7 @@ def test_two_splits_differ_and_the_same_number_is_the_same_split() -> None:
     assert 0.3 < float((one != other).double().mean()) < 0.7
 
 
+@pytest.mark.paper("GR-09")
 def test_the_layer_is_the_one_of_least_loss() -> None:
     """As scikit-learn fits it without a penalty."""
     draw = torch.Generator().manual_seed(0)

@@ -81,6 +81,7 @@ def test_the_image_is_what_the_network_got(finished: Finished) -> None:
     assert pixels.shape == (16, 16) and pixels.min() == 0 and pixels.max() > 200
 
 
+@pytest.mark.paper("CA-17")
 def test_attention_is_that_of_the_final_weights(finished: Finished) -> None:
     workspace, spec = finished
     found = shown_of(finished, kind="attention")
@@ -111,6 +112,7 @@ def test_activation_of_named_classes_is_shown_in_their_order(finished: Finished)
         assert [panel.title.split(":")[0] for panel in shown.panels] == ["class 7", "class 2"]
 
 
+@pytest.mark.paper("DE-15", "CA-06")
 def test_what_blocks_add_is_a_mean_over_64_images_or_those_that_are_named(
     finished: Finished,
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_head_of_the_lab_shows_what_it_predicts(tmp_path: Path) -> None:
     assert one.panels[1].values == [[0, 1], [1, 2]]
 
 
+@pytest.mark.paper("PC-15")
 def test_classes_with_tokens_of_their_own_have_attention_of_their_own(tmp_path: Path) -> None:
     backbone = make_backbone("patchconvnet_s60", embed_dim=16, depth=1, class_tokens="per_class")
     workspace, spec, _ = complete(tmp_path, run_spec(backbone, epochs=1, image_size=32))

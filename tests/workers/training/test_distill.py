@@ -75,12 +75,14 @@ def _loss(**params: Any) -> tuple[Tensor, Tensor]:
     return loss, teacher(IMAGES).detach().double()
 
 
+@pytest.mark.paper("DE-08", "RM-06")
 def test_hard_distillation_takes_the_teachers_decision_for_the_label() -> None:
     loss, taught = _loss(kind="hard")
     wanted = -STUDENT.double().softmax(1)[torch.arange(6), taught.argmax(1)].log().sum()
     torch.testing.assert_close(loss.double(), wanted)
 
 
+@pytest.mark.paper("DE-08")
 @pytest.mark.parametrize(("mean_over", "share"), [("images", 1), ("elements", 5)])
 def test_soft_distillation_is_the_divergence_at_the_temperature(mean_over: str, share: int) -> None:
     loss, taught = _loss(kind="soft", temperature=3.0, mean_over=mean_over)
@@ -105,6 +107,7 @@ def _student(teacher: Any, backbone: BackboneSettings = VIT, **params: Any) -> R
     return run_spec(backbone, "distill", params={"teacher": teacher, "weight": 0.5, **params})
 
 
+@pytest.mark.paper("CA-11", "RM-06")
 def test_labels_and_teacher_share_the_loss_by_its_weight(tmp_path: Path) -> None:
     teacher, paths = _teacher_file(tmp_path)
     one = training(_student(teacher, weight=0.25), tmp_path, paths=paths)
@@ -129,6 +132,7 @@ def test_the_teacher_is_neither_trained_nor_saved(tmp_path: Path) -> None:
     build(one.spec.backbone, one.spec.shape).load_state_dict(contents(place)[MODEL])
 
 
+@pytest.mark.paper("DE-09")
 @pytest.mark.parametrize("image_size", [16, 32])
 def test_the_teacher_sees_the_very_images_of_its_student_mixed_and_at_its_size(
     tmp_path: Path, image_size: int
@@ -182,6 +186,7 @@ def test_a_head_of_the_labs_own_with_a_teacher_is_no_student() -> None:
     assert not changed(spec, head=changed(spec.head, name="other")).learns_from_parent
 
 
+@pytest.mark.paper("DE-09")
 def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(
     tmp_path: Path,
 ) -> None:
@@ -198,6 +203,7 @@ def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(
     assert not differences(taught, weights_of(before.trainee.backbone))
 
 
+@pytest.mark.paper("DE-07")
 @pytest.mark.parametrize("fusion", ["softmax", "logits"])
 def test_a_distillation_token_learns_from_the_teacher_and_is_joined_at_test_time(
     tmp_path: Path, fusion: str
@@ -222,6 +228,7 @@ def test_a_distillation_token_learns_from_the_teacher_and_is_joined_at_test_time
     assert one.run()
 
 
+@pytest.mark.paper("DE-07")
 def test_each_of_the_two_tokens_may_answer_alone(tmp_path: Path) -> None:
     teacher, paths = _teacher_file(tmp_path)
     one = training(_student(teacher, DISTILLED, weight=0.5), tmp_path, paths=paths)

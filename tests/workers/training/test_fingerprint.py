@@ -34,6 +34,7 @@ def held_out(spec: RunSpec) -> RunSpec:
     return changed(spec, dataset=changed(spec.dataset, val=0.1))
 
 
+@pytest.mark.paper("DR-02", "VA-01")
 @pytest.mark.parametrize("pipeline", ["tensor", "pil"])
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 @pytest.mark.parametrize("stream", STREAMS)
@@ -61,6 +62,7 @@ def test_relvit_draws_its_patches_from_the_stream_of_augmentation(tmp_path: Path
     assert one["augment"] != other["augment"] and {**one, "augment": ""} == {**other, "augment": ""}
 
 
+@pytest.mark.paper("VA-01")
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 def test_taking_fingerprints_changes_nothing_in_the_run(
     tmp_path: Path, backbone: BackboneSettings, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ def test_drlocs_error_falls_well_below_that_of_a_constant_answer(tmp_path: Path,
     assert curve[-1] < 0.15 < 0.17 < curve[0]
 
 
+@pytest.mark.paper("RV-43")
 @pytest.mark.parametrize("seed", range(3))
 def test_without_labels_and_positions_the_relations_are_learnt_from_what_patches_look_like(
     tmp_path: Path, seed: int
@@ -46,6 +47,7 @@ def test_without_labels_and_positions_the_relations_are_learnt_from_what_patches
     assert curve[-1] > 30
 
 
+@pytest.mark.paper("RV-33", "RV-43")
 def test_with_positional_embeddings_and_without_shuffling_the_relations_are_read_off(
     tmp_path: Path,
 ) -> None:

@@ -84,6 +84,7 @@ class Watch:
         self._note(kept)
 
 
+@pytest.mark.paper("DR-11", "DR-39")
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
 def test_a_head_leaves_the_inputs_targets_and_masks_of_its_baseline_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: str
@@ -96,6 +97,7 @@ def test_a_head_leaves_the_inputs_targets_and_masks_of_its_baseline_as_they_are(
     assert differences(plain.seen, beside.seen) == []
 
 
+@pytest.mark.paper("DR-05")
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
 def test_a_head_of_weight_zero_trains_the_baseline_bit_for_bit(tmp_path: Path, head: str) -> None:
     ends = []
@@ -125,6 +127,7 @@ def test_how_often_a_run_is_evaluated_changes_nothing_in_its_weights(
     assert differences(ends[0], ends[1]) == [] and differences(ends[0], ends[2]) == []
 
 
+@pytest.mark.paper("CA-06")
 @pytest.mark.parametrize("head", ["supervised", "relvit"])
 def test_what_blocks_add_is_recorded_with_each_evaluation_and_changes_no_weight(
     tmp_path: Path, head: str
@@ -212,6 +215,7 @@ def test_a_step_follows_the_mean_over_all_its_images_however_they_are_shared(
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.paper("DR-40")
 @pytest.mark.parametrize("split", [2, 3])
 @pytest.mark.parametrize("head", ["supervised", "drloc", "relvit"])
 def test_the_cut_into_micro_batches_does_not_change_a_step(
@@ -224,6 +228,7 @@ def test_the_cut_into_micro_batches_does_not_change_a_step(
     torch.testing.assert_close(halved, whole, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.paper("DR-05", "DR-76")
 def test_the_total_loss_is_the_entropy_plus_the_weighted_loss_of_the_head(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     report = lambda kind, **event: told.append(event["metrics"]) if kind == "epoch" else None  # noqa: E731
@@ -242,6 +247,7 @@ def test_a_description_says_how_many_steps_its_training_takes(
     assert training(spec, tmp_path).total_steps == spec.steps
 
 
+@pytest.mark.paper("DR-02")
 def test_a_head_draws_new_pairs_for_every_image_at_every_step(tmp_path: Path) -> None:
     one = training(run_spec(VIT, head="drloc", params={"grid": 2}, epochs=2), tmp_path)
     drawn: list[Tensor] = []
@@ -313,6 +319,7 @@ def test_a_gradient_that_overflows_fp16_costs_one_step_and_not_the_run(tmp_path:
     assert newest(tmp_path, run.plan.run_id) is not None
 
 
+@pytest.mark.paper("PC-07")
 def test_a_run_starts_from_its_parents_weights_but_for_a_classifier_of_another_size(
     tmp_path: Path,
 ) -> None:
@@ -337,6 +344,7 @@ def test_a_run_that_a_higher_attempt_has_claimed_removes_no_checkpoint(tmp_path:
     assert len(list(tmp_path.glob("step-*"))) >= 3
 
 
+@pytest.mark.paper("DE-17", "VA-04")
 def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(
     tmp_path: Path,
 ) -> None:
@@ -376,6 +384,7 @@ def _bits(place: Path) -> dict[str, list[bool]]:
         }
 
 
+@pytest.mark.paper("DE-14")
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_the_last_checkpoint_says_what_the_model_chooses_and_where_it_is_right(
     ranks: Ranks, tmp_path: Path, world_size: int

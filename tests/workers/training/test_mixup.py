@@ -22,6 +22,7 @@ def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     )
 
 
+@pytest.mark.paper("DE-05")
 @pytest.mark.parametrize("seed", range(6))
 def test_an_even_share_is_mixed_just_as_timm_mixes_it(seed: int) -> None:
     theirs = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=10)

@@ -44,12 +44,14 @@ def test_mixed_targets_are_smoothed_once() -> None:
     torch.testing.assert_close(total, -(mixed * LOGITS.log_softmax(1)).sum())
 
 
+@pytest.mark.paper("D3-03")
 def test_binary_cross_entropy_decides_each_class_by_itself() -> None:
     total, parts = _objective(loss="bce")(IMAGES, LOGITS, LABELS, None, 0.0)
     torch.testing.assert_close(total.double(), _binary(F.one_hot(LABELS, 5).double()))
     assert set(parts) == {"bce"}
 
 
+@pytest.mark.paper("D3-03")
 def test_binary_cross_entropy_takes_mixed_targets_as_they_are_or_above_a_threshold_as_one() -> None:
     mixed = mixup_target(LABELS, 5, 0.3)
     soft, _ = _objective(mixed=True, loss="bce", mixup=0.8)(IMAGES, LOGITS, mixed, None, 0.0)

@@ -76,6 +76,7 @@ def test_usage_in_the_middle_of_an_epoch_counts_its_steps_until_the_last_one() -
     assert from_plain(pace.usage, Usage) == Usage(images_per_s=25.0, data_wait=0.2)
 
 
+@pytest.mark.paper("DR-61", "DR-78", "VA-19")
 def test_a_step_has_its_mean_and_deviation_once_the_first_ones_are_over() -> None:
     clock = Clock()
     pace = Pace(CPU, clock)

@@ -41,6 +41,7 @@ def trained(folder: Path, backbone: BackboneSettings, part: str) -> tuple[set[st
     return moved, after.keys() - moved
 
 
+@pytest.mark.paper("GR-10", "RM-05")
 @pytest.mark.parametrize(
     ("backbone", "classifier"), [(VIT, {"head.weight", "head.bias"}), (CONVNET, {"fc.weight", "fc.bias"})]
 )  # fmt: skip
@@ -51,6 +52,7 @@ def test_a_linear_probe_moves_the_classifier_alone(
     assert trained(tmp_path, backbone, "classifier")[0] == classifier
 
 
+@pytest.mark.paper("D3-14")
 def test_of_a_transformer_attention_and_classifier_can_be_trained_alone(tmp_path: Path) -> None:
     moved, left = trained(tmp_path, VIT, "attention")
     assert moved and all(".attn." in name or name.startswith("head.") for name in moved)
@@ -117,6 +119,7 @@ SCALED = make_backbone("deit_small_scaled", patch_size=4, embed_dim=16, depth=2,
 FACTORS = ("blocks.*.ls?.gamma",)
 
 
+@pytest.mark.paper("CA-05")
 def test_learned_factors_can_be_taken_alone_and_frozen(tmp_path: Path) -> None:
     # The control experiment of the thesis' section 3.5.3.
     learned = training(run_spec(SCALED, epochs=1, warmup_epochs=0), tmp_path / "learned")
@@ -243,6 +246,7 @@ def rates_by_step(steps: int, *, per_epoch: int, **recipe: Any) -> list[float]:
     return found
 
 
+@pytest.mark.paper("RM-04")
 def test_a_step_schedule_falls_every_few_epochs() -> None:
     found = rates_by_step(28, per_epoch=4, epochs=7, warmup_epochs=0, decay_epochs=3)
     assert found == pytest.approx([1e-2] * 12 + [1e-3] * 12 + [1e-4] * 4)

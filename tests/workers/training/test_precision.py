@@ -32,6 +32,7 @@ def _losses(folder: Path, backbone: BackboneSettings, head: str, precision: str)
     return {name: float(value) for name, value in run.sums.values.items()}
 
 
+@pytest.mark.paper("CA-10")
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("head", TRAINED_ALONE)
 @pytest.mark.parametrize("backbone", [VIT, CONVNET], ids=["vit", "convnet"])

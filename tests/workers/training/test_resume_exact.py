@@ -114,6 +114,7 @@ CASES = [
 
 # One epoch has 4 steps and as many batches of scores, once for the weights and once for their
 # average: 12 moments on one rank, 8 on two.
+@pytest.mark.paper("OR-07")
 @pytest.mark.parametrize(("backbone", "head", "world_size"), CASES)
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     ranks: Ranks, reference: Reference, tmp_path: Path, backbone: str, head: str, world_size: int
@@ -131,6 +132,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     ]
 
 
+@pytest.mark.paper("OR-07")
 @pytest.mark.parametrize(
     ("backbone", "head", "world_size"), [("vit", "drloc", 1), ("convnet", "relvit", 2)]
 )

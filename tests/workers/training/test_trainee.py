@@ -54,6 +54,7 @@ SWIN = make_backbone(
 )
 
 
+@pytest.mark.paper("DR-07", "DR-10")
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
 def test_a_head_leaves_the_initial_weights_and_the_classifier_as_they_are(
@@ -72,6 +73,7 @@ def test_a_head_leaves_the_initial_weights_and_the_classifier_as_they_are(
     assert torch.equal(plain(images)[0], plain.backbone(images))
 
 
+@pytest.mark.paper("DR-10", "DR-12", "RV-12")
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
 def test_a_checkpoint_loads_strictly_into_a_plain_timm_model(tmp_path: Path, head: str) -> None:
     spec = run_spec(VIT, head, epochs=1, ema_decay=0.9)
@@ -230,6 +232,7 @@ def test_a_schedule_may_be_longer_than_the_training() -> None:
 SSL = {"labels": False, "positions": False, "shuffle": True}
 
 
+@pytest.mark.paper("RV-01", "RV-09")
 def test_without_labels_there_is_no_classifier_and_no_positional_embedding_to_train() -> None:
     spec = run_spec(VIT, "relvit", params=SSL)
     trainee = make_trainee(spec, Streams(spec.seeds))
@@ -251,6 +254,7 @@ def test_what_the_patch_tokens_do_not_need_is_left_out_of_training_without_label
     assert frozen == {"backbone.fc_norm.weight", "backbone.fc_norm.bias"}
 
 
+@pytest.mark.paper("RV-09")
 def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_the_classifier(
     tmp_path: Path,
 ) -> None:
@@ -263,6 +267,7 @@ def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_th
     assert load_weights(model, weights / MODEL) == ["head.bias", "head.weight", "pos_embed"]
 
 
+@pytest.mark.paper("GR-04", "GR-14")
 def test_a_projector_is_left_behind_by_all_but_its_like(tmp_path: Path) -> None:
     # With as many outputs as there are classes, so that its shapes are those of the classifier.
     params = {"projector": "linear", "dim": 10, "views": 2}
@@ -279,6 +284,7 @@ def test_a_projector_is_left_behind_by_all_but_its_like(tmp_path: Path) -> None:
     assert left == [["head.bias", "head.weight"], drawn, []]
 
 
+@pytest.mark.paper("RV-08", "RV-34")
 @pytest.mark.parametrize(
     ("backbone", "params", "words"),
     [
@@ -297,6 +303,7 @@ def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
         make_trainee(spec, Streams(spec.seeds))
 
 
+@pytest.mark.paper("DR-23")
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 @pytest.mark.parametrize(
     ("head", "params"), [("drloc", {"blocks": "all"}), ("drloc", {"tokens": "before_norm"})]
@@ -362,6 +369,7 @@ def test_our_own_backbones_train_without_a_classifier_too(name: str) -> None:
     assert logits is None and loss is not None
 
 
+@pytest.mark.paper("GR-08")
 def test_grafits_recipe_has_nesterovs_momentum_and_a_rate_by_the_batch() -> None:
     # Thesis, section 2.4.3: 0.1 for 256 images, batches of 1024.
     recipe = Recipe.model_validate(catalogue.recipe_data("grafit")).settings
@@ -382,6 +390,7 @@ def test_everything_decays_where_the_recipe_says_so() -> None:
     assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}
 
 
+@pytest.mark.paper("DR-36", "DR-37", "RV-24", "GR-08", "DE-02", "RM-04", "PC-06", "D3-06")
 @pytest.mark.parametrize("fidelity", ["paper", "code"])
 @pytest.mark.parametrize("name", catalogue.recipe_names())
 def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fidelity: str) -> None:
@@ -410,6 +419,7 @@ def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fideli
         assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), number
 
 
+@pytest.mark.paper("DE-02")
 def test_deits_published_program_trains_two_epochs_at_the_first_rate() -> None:
     """Its schedule moves once per epoch, after it; figures of its own run, epochs 1 to 6."""
     recipe = Recipe.model_validate(catalogue.recipe_data("deit", "code")).settings
@@ -441,6 +451,7 @@ def test_affine_norms_and_class_tokens_do_not_decay(name: str) -> None:
     assert not [key for key in names if key.endswith(("alpha", "beta", "cls_token"))]
 
 
+@pytest.mark.paper("D3-05")
 def test_lamb_clips_where_the_recipe_does_and_not_by_itself() -> None:
     """A step of LAMB on one parameter, without clipping, from its definition (You et al.
 

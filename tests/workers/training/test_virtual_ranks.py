@@ -53,6 +53,7 @@ def _trained(
 BATCHES = [(256, False), (256, True), (128, False)]
 
 
+@pytest.mark.paper("DR-36", "DR-40", "OR-05")
 @pytest.mark.parametrize(
     ("backbone", "head", "batch_size", "drop_last"),
     [
@@ -113,6 +114,7 @@ def test_a_rank_without_an_image_in_a_whole_epoch_takes_part(
         assert together == pytest.approx(alone, rel=1e-4)
 
 
+@pytest.mark.paper("PC-05")
 def test_running_statistics_follow_virtual_rank_0_alone(ranks: Ranks, tmp_path: Path) -> None:
     spec = run_spec(CONVNET, epochs=1, virtual_ranks=4, clip_grad=5.0)
     steps, _ = _trained(ranks, spec, tmp_path, 1)

@@ -61,6 +61,7 @@ def test_the_options_of_one_job(workspace: Workspace) -> None:
     }
 
 
+@pytest.mark.paper("OR-06")
 def test_a_shape_asks_for_gpus_nodes_and_whole_minutes(workspace: Workspace) -> None:
     shape = {"gpus": 4, "gpu": "v100", "nodes": 2, "walltime_s": 3601}
     found = named(job.submission(allocation(shape=shape), workspace))
