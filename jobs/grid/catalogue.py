@@ -256,14 +256,14 @@ def recipe_on(set_name: str, dataset: DatasetSettings, recipe: RecipeSettings) -
 def printed_cost(cost: Cost) -> PrintedCost | None:
     """Return what a paper prints of a measured backbone at its size, or None.
 
-    Of several tables, the one whose conditions are those of the measurement; else the first.
+    Of several tables, the one whose conditions are nearest to those of the measurement.
     """
     found = [
         _printed(cost, table, table["models"][cost.backbone][str(cost.image_size)])
         for table in _document("complexity.yaml").data["tables"]
         if str(cost.image_size) in table["models"].get(cost.backbone, {})
     ]
-    return min(found, key=lambda one: bool(one.differs), default=None)
+    return min(found, key=lambda one: len(one.differs), default=None)
 
 
 def _printed(cost: Cost, table: Mapping[str, Any], values: Sequence[float | None]) -> PrintedCost:

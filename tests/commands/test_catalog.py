@@ -53,7 +53,8 @@ def test_each_published_condition_has_its_own_printed_speed_and_both_devices_are
     ("conditions", "differs"),
     [
         ({"pass_": "training", "batch": 256, "precision": "fp16"}, ["pass"]),
-        ({}, ["batch", "precision"]),
+        ({}, ["batch"]),
+        ({"backbone": "deit3_s"}, ["batch", "precision"]),
         ({"batch": 256}, ["precision"]),
         ({"batch": 900, "precision": "fp16"}, ["batch"]),
     ],

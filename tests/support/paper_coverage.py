@@ -25,7 +25,7 @@ below are made from the records and the grids. A table's grids run fewer scores 
 Cascade Mask R-CNN; where several are named, each runs a part.
 
 No published result has been reproduced with vtjobs yet: that takes GPUs and the datasets. The last section says what was checked
-instead.
+instead. [The papers, row by row](papers-rows.md) lists what they describe, with the tests that hold it.
 """
 TAIL = """\
 ## What was checked, and what was not

@@ -72,6 +72,7 @@ CHOSEN = {
     "thesis-cait-distilled-384": "backbone=cait_xxs24",
     "thesis-table3-7": "dataset=cars head=distill-then-supervised",
     "thesis-table3-19": "backbone=cait_s36 dataset=inat2019 head=supervised-then-supervised",
+    "thesis-table4-4": "backbone=resmlp_s12 dataset=cifar10",
     "thesis-table5-5": "backbone=patchconvnet_s60 dataset=cifar10",
     "relvit-table2": "backbone=vit_s8 dataset=tiny_imagenet head=relvit-then-supervised",
     "relvit-table4": "head=relvit(tasks=['dist'])-then-supervised",

@@ -483,6 +483,7 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("3.17", CAIT, 24),
         ("3.19", "thesis-table3-19 thesis-cait thesis-cait-distilled", 28),
         ("3.22", CAIT, 36),
+        ("4.4", "thesis-table4-4", 12),
         ("5.5", "thesis-table5-5", 12),
         ("5.1", "thesis-patchconvnet", 8),
         ("5.3.4-text", "thesis-attention-pooling", 2),

@@ -28,7 +28,7 @@ TABLES = {
     "thesis-distilled": (12, 12), "thesis-distilled-384": (4, 8), "thesis-cait-384": (9, 18),
     "thesis-cait-distilled": (9, 9), "thesis-cait-distilled-384": (11, 21),
     "drloc-grid-size": (4, 4), "thesis-small-distillation": (12, 60), "thesis-patchconvnet-seeds": (1, 10),
-    "thesis-deit3-transfer": (18, 21),
+    "thesis-deit3-transfer": (18, 21), "thesis-table4-4": (12, 14),
     "thesis-table3-7": (12, 14), "thesis-table3-19": (24, 28), "thesis-table5-5": (12, 14),
 }  # fmt: skip
 
