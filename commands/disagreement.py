@@ -1,6 +1,6 @@
 """How often classifiers decide differently."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,6 +8,21 @@ from ..jobs.errors import NothingMatched
 from .options import Json, Selector, Workspace, look_into, require_style, selection
 from .printing.tables import print_table
 from .result_options import Decimals, Format, SetName
+
+if TYPE_CHECKING:
+    from ..analysis.findings.disagreement import Disagreements
+
+
+def _nothing(found: "Disagreements", set_name: str) -> str:
+    """Return why there is no table."""
+    from ..analysis.findings.disagreement import OTHER_IMAGES
+
+    if any(one.why == OTHER_IMAGES for one in found.without):
+        return f"on {set_name} {OTHER_IMAGES}, so seeds have no images in common; see --runs"
+    return (
+        f"no selected run has stored predictions on {set_name}: completed runs with a classifier"
+        " have them, unless an older version trained them"
+    )
 
 
 def disagreement(
@@ -42,10 +57,7 @@ def disagreement(
         terminal.emit_json(found)
         return
     if not found.tables:
-        raise NothingMatched(
-            f"no selected run has stored predictions on {set_name}: completed runs with a"
-            " classifier have them, unless an older version trained them"
-        )
+        raise NothingMatched(_nothing(found, set_name))
     if style == "csv":
         terminal.write(disagreement_table.as_csv(found.tables), end="")
         return

@@ -158,14 +158,14 @@ def _across(asked: str | None, cells: "Sequence[Cell]") -> str:
     """Return the setting whose values are the columns.
 
     Raises:
-        BadInput: the cells have no such setting, or all have the same value of it.
+        BadInput: the table has no column of such a setting.
     """
     from ..analysis.output import wording
 
     known = wording.columns(cells)
     if asked is not None and asked not in known:
         raise BadInput(
-            f"--columns {asked}: these cells do not differ in it. {suggest(asked, known)}"
+            f"--columns {asked}: unknown, or the same in all cells. {suggest(asked, known)}"
         )
     return asked or "dataset"
 

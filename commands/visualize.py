@@ -134,6 +134,8 @@ def _check_options(kind: str, given: dict[str, str | None]) -> None:
             *first, last = ASKED[option]
             kinds = f"{', '.join(first)} or {last}" if first else last
             raise BadInput(f"{option} is for --kind {kinds}. Remove it")
+    if kind in ASKED["--labels"] and given["--images"] and given["--classes"]:
+        raise BadInput(f"--kind {kind}: --images and --classes both choose images. Remove one")
 
 
 def _check_folder(out: Path) -> None:

@@ -159,7 +159,9 @@ class AttemptRow:
     starts_at: float | None
     """When the scheduler expects it to start."""
     software: dict[str, str] | None
-    """Package -> version; also python, and numerics of vtjobs itself. Null before it has begun."""
+    """Package -> version; also python, and numerics of vtjobs itself. Null before it has begun, and
+    of attempts that an older ledger had.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -654,7 +654,18 @@ def test_finished_weights_show_their_maps(trained: Cli, tmp_path: Path) -> None:
     [
         (["--kind", "heat"], "--kind heat: unknown"),
         (["--kind", "cam", "--at", "0,0"], "--at is for --kind relations"),
-        (["--kind", "filters", "--classes", "1"], "--classes is for --kind attention or cam"),
+        (
+            ["--kind", "filters", "--classes", "1"],
+            "--classes is for --kind attention, cam, features or neighbours",
+        ),
+        (
+            ["--kind", "features", "--classes", "1", "--images", "0"],
+            "--kind features: --images and --classes both choose images",
+        ),
+        (
+            ["--kind", "cam", "--labels", "cifar100"],
+            "--labels is for --kind features or neighbours",
+        ),
         (["--images", "-1"], "--images -1: must be whole numbers"),
         (["--kind", "relations", "--at", "2,0"], "--at 2,0: must be two numbers from 0 to 1"),
         (["--images", "9999"], "test has 898 images, 0 to 897"),

@@ -231,6 +231,10 @@ def test_images_that_every_seed_holds_out_anew_are_not_compared(study: Cli) -> N
     first, other, _ = study("runs", "held", "--quiet").stdout.split()
     refused = study("mcnemar", first, other, "--set", "val")
     assert refused.returncode == 2 and "val has different images in the two runs" in refused.stderr
+    apart = study("disagreement", "held", "--set", "val")
+    assert apart.returncode == 3 and "seeds have no images in common; see --runs" in apart.stderr
+    tables = study.json("disagreement", "held", "--set", "val", "--runs")["tables"]
+    assert [len(table["classifiers"]) for table in tables] == [1, 1, 1]
     (cell,) = study.json("variance", "held", "--set", "val")
     assert (
         cell["why_not"] == "each seed holds out different images" and cell["disagreement"] is None

@@ -38,7 +38,8 @@ def borrowed(
 
     None where there are seeds enough for a test, or more are planned; where a look is declared, or
     something else keeps the difference from a test; and where no paper prints a deviation over
-    seeds, with their number, on these data. It is no test: models, recipes and sets of
+    seeds on these data. A mean's own has their number; what a text calls usual for a model may be
+    of a number that it does not say. It is no test: models, recipes and sets of
     hyper-parameters differ in their noise.
 
     Args:
@@ -79,7 +80,7 @@ def _spread(record: Published, metric: str) -> float | None:
     """
     if record.metric == _TYPICAL:
         # Not a summary of deviations that are printed themselves.
-        is_one = record.backbone not in ("none", *_SUMMARISED) and not record.doubtful
+        is_one = record.backbone not in ("none", *_SUMMARISED) and not record.variant
         return record.mean if is_one and metric == "top1" else None
     return record.std if record.metric == metric and _is_over_seeds(record) else None
 

@@ -17,6 +17,7 @@ from . import per_image
 from .cell import Cell
 
 SCHEMA_VERSION = 1
+OTHER_IMAGES = "each seed holds out different images"
 
 
 class Classifier(Document, frozen=True, kw_only=True):
@@ -105,7 +106,7 @@ def disagreements(
         elif by_run:
             rows += own
         elif len({row.images for row in own}) > 1:
-            without.append(_left_out(cell, "each seed holds out different images"))
+            without.append(_left_out(cell, OTHER_IMAGES))
         else:
             rows.append(_merged(own))
     by_images: dict[tuple[Any, ...], list[_Row]] = {}

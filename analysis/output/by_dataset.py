@@ -1,7 +1,7 @@
 """A report as papers print it: a row for each method, a column for each dataset, set or setting."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 
 from ..findings.cell import Cell
@@ -25,13 +25,11 @@ def of_cells(cells: Sequence[Cell], *, across: str = "dataset", decimals: int = 
     """
     sets = {cell.set for cell in cells}
     by_set = len(sets) > 1
+    cells = _without_own_names(cells) if by_set else cells
     names = [name for name in columns(cells) if by_set or name != across]
 
     def column_of(cell: Cell) -> str:
-        if not by_set:
-            return labels(cell, [across])[0]
-        own = f"{cell.set}@{cell.dataset}"
-        return own if own in sets else cell.set
+        return _set_of(cell, sets) if by_set else labels(cell, [across])[0] or "–"
 
     places = list(dict.fromkeys(map(column_of, cells)))
     rows: list[tuple[list[str], dict[str, Cell]]] = []
@@ -60,6 +58,8 @@ def of_cells(cells: Sequence[Cell], *, across: str = "dataset", decimals: int = 
     said += [f"n={most} unless stated otherwise."] if most else []
     if any(cell.gain is not None for cell in cells):
         said.append(f"In brackets: gain over {cells[0].baseline_head}.")
+    if not by_set and across != "dataset":
+        said.append(f"Columns: {across}.")
     if averages:
         said.append("Average: unweighted, over the datasets of the table.")
     if any(_incomplete(cell) for cell in cells):
@@ -68,6 +68,26 @@ def of_cells(cells: Sequence[Cell], *, across: str = "dataset", decimals: int = 
         said.append("§ seeds were imported.")
     heading = [*names, *places, *(["average"] if averages else [])]
     return Table(heading=heading, body=body, notes=said, labels=len(names), bold=frozenset(bold))
+
+
+def _set_of(cell: Cell, sets: Collection[str]) -> str:
+    """Return the set of a cell's column: that of the run's own classes, where others have it."""
+    own = f"{cell.set}@{cell.dataset}"
+    return own if own in sets else cell.set
+
+
+def _without_own_names(cells: Sequence[Cell]) -> list[Cell]:
+    """Leave out cells without a score where another one has it by the usual name.
+
+    Scores by a run's own classes are those of the set itself: it has none by their name.
+    """
+    sets = {cell.set for cell in cells}
+
+    def is_own(cell: Cell) -> bool:
+        base, _, labels_of = cell.set.partition("@")
+        return labels_of == cell.dataset and base in sets
+
+    return [cell for cell in cells if cell.n or not is_own(cell)]
 
 
 def _average(own: dict[str, Cell], datasets: Sequence[str], decimals: int) -> str:

@@ -89,7 +89,7 @@ def save(
 
 
 def _narrow(classes: Tensor) -> Tensor:
-    fits = int(classes.max()) <= torch.iinfo(torch.int16).max
+    fits = not len(classes) or int(classes.max()) <= torch.iinfo(torch.int16).max
     return classes.to(torch.int16 if fits else torch.int32)
 
 

@@ -115,6 +115,9 @@ def token_grid(model: nn.Module, features: Tensor) -> Tensor:
     Raises:
         BackboneError: the features form no grid.
     """
+    if not isinstance(features, Tensor):
+        # Such as CrossViT, which has two kinds of patches.
+        raise BackboneError(f"features of {type(model).__name__} are no single tensor")
     if features.ndim == 4:
         width = getattr(model, "num_features", None)
         if features.shape[3] == width and features.shape[1] != width:

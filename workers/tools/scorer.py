@@ -195,7 +195,7 @@ class Scorer:
         self.model.eval()
         images = self._part(name)
         if images.answers is not None:
-            raise BadInput("--knn: an image of this set may have several right classes")
+            raise BadInput(f"features of {name}: an image may have several right classes")
         grafit = self.spec.head.grafit
         return features_of(
             self.model,

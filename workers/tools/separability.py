@@ -6,7 +6,7 @@ accuracy on the same training images says how far the images of a class are spre
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 # Rows of features that pass through the layer at a time.
@@ -33,15 +33,13 @@ def separability(
     std, mean = torch.std_mean(features, dim=0)
     features = (features - mean) / std.clamp_min(1e-6)
     found: dict[str, list[float]] = {"separability": []}
+    if logits is not None:
+        found["separability_conditioned"] = []
     for number in range(splits):
         halves = halves_of(trained, torch.Generator().manual_seed(number))
-        told = _fit(features, halves)
-        found["separability"].append(_accuracy(told, halves))
-        if logits is not None:
-            within = told.unflatten(1, (-1, 2)).log_softmax(2)
-            classes = logits[:, : within.shape[1]].log_softmax(1)
-            both = (classes[:, :, None] + within).flatten(1)
-            found.setdefault("separability_conditioned", []).append(_accuracy(both, halves))
+        right = _right(fit(features, halves), features, halves, logits)
+        for name, count in zip(found, right, strict=False):
+            found[name].append(100 * count / len(halves))
     scores: dict[str, float] = {}
     for name, values in found.items():
         spread, centre = torch.std_mean(torch.tensor(values, dtype=torch.float64))
@@ -67,11 +65,16 @@ def halves_of(trained: Tensor, generator: torch.Generator) -> Tensor:
     return found.to(trained.device)
 
 
-def _fit(features: Tensor, labels: Tensor) -> Tensor:
-    """Return the logits of a linear layer that was fit to all rows, [N, labels] float32."""
-    layer = torch.nn.Linear(features.shape[1], 2 * (int(labels.max()) // 2 + 1)).to(features.device)
-    torch.nn.init.zeros_(layer.weight)
-    torch.nn.init.zeros_(layer.bias)
+def fit(features: Tensor, labels: Tensor) -> nn.Linear:
+    """Return the linear layer of the least cross-entropy on all rows.
+
+    Args:
+        features: [N, D] float32.
+        labels: [N] int64, an even number of classes.
+    """
+    layer = nn.Linear(features.shape[1], 2 * (int(labels.max()) // 2 + 1)).to(features.device)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
     optimizer = torch.optim.LBFGS(
         layer.parameters(), max_iter=STEPS, history_size=10, line_search_fn="strong_wolfe"
     )
@@ -86,9 +89,22 @@ def _fit(features: Tensor, labels: Tensor) -> Tensor:
         return whole
 
     optimizer.step(closure)
-    with torch.no_grad():
-        return torch.cat([layer(rows) for rows in features.split(ROWS)])
+    return layer
 
 
-def _accuracy(logits: Tensor, labels: Tensor) -> float:
-    return 100 * float((logits.argmax(1) == labels).double().mean())
+@torch.no_grad()
+def _right(
+    layer: nn.Linear, features: Tensor, halves: Tensor, logits: Tensor | None
+) -> tuple[int, int]:
+    """Return how many halves the layer tells, by itself and with the class by the classifier."""
+    alone = conditioned = 0
+    for start in range(0, len(halves), ROWS):
+        part = slice(start, start + ROWS)
+        told = layer(features[part])
+        alone += int((told.argmax(1) == halves[part]).sum())
+        if logits is not None:
+            within = told.unflatten(1, (-1, 2)).log_softmax(2)
+            classes = logits[part, : within.shape[1]].log_softmax(1)
+            both = (classes[:, :, None] + within).flatten(1)
+            conditioned += int((both.argmax(1) == halves[part]).sum())
+    return alone, conditioned

@@ -99,7 +99,8 @@ def pictures(
     return Pictures(
         run_id=run_id,
         kind=asked.kind,
-        text=TEXTS["attention of classes" if is_per_class else asked.kind],
+        text=TEXTS["attention of classes" if is_per_class else asked.kind]
+        + ("" if asked.labels is None else f" Classes: those of {asked.labels}."),
         **{"shown": [], **draw(trainee, final, asked, sets)},
     )
 

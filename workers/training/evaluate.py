@@ -239,7 +239,7 @@ class Examiner:
         self.correct: dict[str, Tensor] = {}
         self.chosen: dict[str, Tensor] = {}
         self._records_depth = records_depth
-        # Metric -> what a block added to its input at the last look; nothing between the looks.
+        # Metric -> what a block added to its input, at the last look.
         self.depths: dict[str, float] = {}
 
     def scores(

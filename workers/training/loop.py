@@ -334,7 +334,7 @@ class Training:
             scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe.epochs)
             if scores is None:
                 return False
-        metrics = self._epoch_metrics() | self.examiner.depths
+        metrics = self._epoch_metrics() | (self.examiner.depths if scores else {})
         if self.group.is_primary:
             place = {"epoch": epoch, "step": self.global_step}
             self.report("epoch", **place, **self.pace.so_far, metrics=metrics)

@@ -197,7 +197,7 @@ def early(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
         for seed, curve in curves.items()
     ]
     with styled():
-        figure = new_figure(2.6)
+        figure = new_figure(2.6 + 0.07 * len(shown))
         panels = figure.subplots(1, len(EARLY), sharey=True)
         for number, axes in enumerate(panels):
             for label, colour in zip(shown, COLOURS, strict=False):
@@ -209,11 +209,15 @@ def early(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
             axes.set(xlabel=f"{metric}, early")
             axes.legend(fontsize=6)
         panels[0].set(ylabel=f"{metric} at the end")
+        dots = panels[0].get_lines()
+        figure.legend(dots, shown, loc="outside lower center", fontsize=6, ncols=2)
     text = (
         f"A point for each seed: its {metric} at an early epoch, and at the end. ρ: Spearman's rank"
-        " correlation. Where it is low, stopping the seeds that are behind at that epoch would"
-        f" stop good ones. Colours: {', '.join(shown)}."
+        " correlation. Where it is low, stopping the seeds that are behind at that epoch would stop"
+        " good ones."
     )
+    if len(known) > len(shown):
+        text += f" The first {len(shown)} of {len(known)} cells are drawn."
     return Drawn(
         name="early",
         title="Early scores against final ones",

@@ -51,7 +51,13 @@ def test_levels_of_training_against_levels_of_testing_are_a_matrix() -> None:
         cell("grafit", [score], dataset=dataset, set=name, metric="knn20")
         for (dataset, name), score in scores.items()
     ]
+    # A report has a cell for each dataset and set: these two are nowhere scored by that name.
+    cells[:0] = [
+        cell("grafit", [], dataset=name, set=f"test@{name}", metric="knn20")
+        for name in ("fine", "coarse")
+    ]
     table = of_cells(marked(*cells))
+    assert len(table.body) == 2
     assert table.heading[-2:] == ["test@fine", "test@coarse"]
     found = {row[1]: [text.split()[0] for text in row[-2:]] for row in table.body}
     assert found == {"fine": ["60.00", "75.00"], "coarse": ["40.00", "80.00"]}
@@ -70,6 +76,16 @@ def test_networks_are_crossed_with_recipes() -> None:
     assert table.heading == ["backbone", "dataset", "head", "a2", "t2"]
     found = [[text.split()[0] for text in row[-2:]] for row in table.body]
     assert found == [["79.90", "79.20"], ["79.60", "80.40"]]
+    assert "Columns: recipe." in table.notes
+
+
+def test_a_cell_without_the_setting_of_the_columns_has_one_of_its_own() -> None:
+    cells = [
+        cell("supervised", [70.0]),
+        *(cell("drloc", [71.0], axes={"head.drloc.grid": grid}) for grid in (7, 14)),
+    ]
+    table = of_cells(marked(*cells), across="head.drloc.grid")
+    assert table.heading[-3:] == ["–", "7", "14"]
 
 
 def test_a_cell_that_was_not_scored_on_a_set_has_no_number_there() -> None:

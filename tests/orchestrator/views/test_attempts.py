@@ -23,6 +23,7 @@ from ...support.lab import Lab
 USAGE: dict[str, Any] = {
     "images_per_s": 1234.4,
     "data_wait": 0.031,
+    "parameters": 5_717_416,
     "peak_memory_bytes": int(6.1 * 2**30),
     "step_s": 0.829,
     "step_std_s": 0.0125,

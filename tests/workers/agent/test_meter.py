@@ -166,14 +166,14 @@ def test_however_long_an_attempt_runs_what_it_uses_takes_as_many_bytes(
     bench: Bench,
 ) -> None:
     trained = {"images_per_s": 99999.9, "data_wait": 0.1234, "peak_memory_bytes": 80 * GIB}
-    trained |= {"step_s": 12.345678, "step_std_s": 1.234567}
+    trained |= {"step_s": 12.345678, "step_std_s": 1.234567, "parameters": 632_126_720}
     event: dict[str, Any] = {"usage": trained}
     for number in range(1, 2000):
         bench.cards.newest = {gpu: CardUse(number, 0.123, 80 * GIB) for gpu in "01"}
         bench.at(30.0 * number, p1=(1e6 + 400.0 * number, 500 * GIB))
     bench.meter.complete(event)
     assert set(event["usage"]) == set(Usage.__struct_fields__)
-    assert len(encode(event)) < 300
+    assert len(encode(event)) < 330
 
 
 # In an agent --------------------------------------------------------------------------------------

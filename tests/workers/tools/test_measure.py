@@ -191,6 +191,21 @@ def test_a_gpu_too_small_for_one_image_is_told() -> None:
 
 
 @pytest.mark.paper("CA-13")
+def test_a_model_whose_features_are_no_grid_is_measured_without_tokens() -> None:
+    """CrossViT gives two lists of tokens."""
+    found = measure(
+        "crossvit_tiny_240",
+        batch=1,
+        image_size=240,
+        classes=10,
+        precision="fp32",
+        repeats=1,
+        training=False,
+        device=CPU,
+    )
+    assert found.tokens is None and found.images_per_second > 0
+
+
 def test_a_model_is_measured_with_another_number_of_heads() -> None:
     """Thesis, table 3.21: as many parameters and multiply-adds, whatever the number."""
     words = ["measure", "deit_ti", "--image-size", "32", "--batch", "1", "--repeats", "1", "--json"]
