@@ -2,7 +2,7 @@
 
 import pytest
 
-from vtjobs.cli import app
+from vtjobs.cli import app, only
 from vtjobs.commands.groups import GROUPS, READING, SYNONYMS
 
 from ..support.cli import Cli
@@ -15,6 +15,34 @@ NAMES = {command.name or command.callback.__name__ for command in app.registered
 def test_every_command_stands_in_one_group() -> None:
     listed = [name for names in GROUPS.values() for name in names]
     assert sorted(listed) == sorted(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        (["status", "tiny"], {"status"}),
+        (["data", "list"], {"data"}),
+        (["help", "status"], NAMES),
+        (["--help"], NAMES),
+        (["stauts"], NAMES),
+        ([], NAMES),
+    ],
+)
+def test_only_the_command_that_is_asked_for_is_made(
+    words: list[str], made: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "registered_commands", app.registered_commands)
+    monkeypatch.setattr(app, "registered_groups", app.registered_groups)
+    only(words)
+    found = {one.name for one in (*app.registered_commands, *app.registered_groups)}
+    assert found == made
+
+
+def test_completion_knows_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_VTJOBS_COMPLETE", "complete_bash")
+    before = app.registered_commands
+    only(["status"])
+    assert app.registered_commands is before
 
 
 def test_every_synonym_leads_to_a_command_and_hides_none() -> None:
