@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...jobs.grid.policy_names import THREE, TRIVIAL, drawn_from
-from ...jobs.grid.rules import VARIANT
 from ...jobs.run.settings import CellSettings, HeadSettings
-from ...jobs.run.spec import BASELINE, Axes
+from ...jobs.run.spec import BASELINE, VARIANT, Axes
 from . import branches, by_neighbours
 from .published import Published
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...jobs.documents import Document, changed
-from ...jobs.grid.seeds import widened
 from ...jobs.run.comparing import OverDatasets, Test
+from ...jobs.run.more_seeds import widened
 from ...jobs.run.spec import Axes
 from ..stats.difference import Difference, paired, welch
 from ..stats.sample_size import (

@@ -8,8 +8,7 @@ from collections.abc import Collection, Sequence
 
 from ...db import queries, records
 from ...db.engine import Connection
-from ...jobs.grid.own_function import NEIGHBOURS
-from ...jobs.run.metrics import METRICS
+from ...jobs.run.metrics import METRICS, NEIGHBOURS
 from ...jobs.run.states import RunState
 
 # States in which a run without a value gets none, unless somebody acts.

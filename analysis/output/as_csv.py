@@ -4,13 +4,11 @@ An empty field is a number that does not exist.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...jobs.documents import asdict
-from ..findings.against import Against, Standing
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparisons
-from ..findings.coverage import TableCoverage
 from ..findings.per_image import CellSplit
 from ..findings.study import AnyStudy, design_of
 from ..stats.components import Arm, Arms, Part, StreamPart
@@ -18,6 +16,11 @@ from .csv_text import csv_text
 from .over_datasets import lines
 from .study_table import arms_of
 from .wording import columns, labels
+
+if TYPE_CHECKING:
+    # With the whole catalogue of grids, which most reports do without.
+    from ..findings.against import Against
+    from ..findings.coverage import TableCoverage
 
 # All seeds of a cell without a value, and those of them that diverged, were lost, or are not scored
 # yet.
@@ -106,8 +109,10 @@ def of_pooled(document: Comparisons) -> str:
     return csv_text([*names, "over", "dataset", "metric", "set", *numbers, *ends], rows)
 
 
-def of_coverage(tables: Sequence[TableCoverage]) -> str:
+def of_coverage(tables: "Sequence[TableCoverage]") -> str:
     """Return one line per table."""
+    from ..findings.against import Standing
+
     rows = [
         [
             one.table,
@@ -121,7 +126,7 @@ def of_coverage(tables: Sequence[TableCoverage]) -> str:
     return csv_text(["table", "grids", "accuracies", *Standing, "others"], rows)
 
 
-def of_published(document: Against) -> str:
+def of_published(document: "Against") -> str:
     """Return one line per printed number."""
     names = ("id", "dataset", "backbone", "method")
     numbers = (

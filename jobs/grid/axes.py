@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Iterator, Mapping
 
+from ..run.spec import VARIANT
 from .entries import Given
-from .rules import VARIANT
 from .schema import Grid
 
 

@@ -11,7 +11,6 @@ from ..errors import BadInput, suggest
 from ..run.cost import Cost, PrintedCost
 from ..run.settings import BackboneSettings, DatasetSettings, RecipeSettings
 from ..strict_yaml import Document, parse
-from .recipe import Recipe
 
 _ROOT = files("vtjobs.jobs") / "catalogue"
 
@@ -139,6 +138,9 @@ def recipe_data(name: str, fidelity: str = "paper", dataset: str = "") -> dict[s
     fields = found.fields | (found.code if fidelity == "code" else {}) | found.on(dataset)
     if name != published_recipe(name):
         fields = fields | FAST_FIELDS
+    # It brings pydantic, which most commands do without.
+    from .recipe import Recipe
+
     return Recipe.model_validate(fields).model_dump(mode="json")
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import BadInput
-from ..run.spec import BASELINE, CellSpec, canonical, digest, seeds_text
+from ..run.spec import BASELINE, VARIANT, CellSpec, canonical, digest, seeds_text
 from ..strict_yaml import Document, Path_
 from . import variants
 from .axes import combinations
@@ -15,7 +15,7 @@ from .entries import Entry, Given, entries, pick
 from .expansion import Cell, Expansion, Made, Run
 from .points import Point, PointSettings, with_axes_of_both
 from .resolve import Resolver
-from .rules import VARIANT, Rules, as_list, coordinate, matches
+from .rules import Rules, as_list, coordinate, matches
 from .schema import Grid, Override
 from .size import check_size, too_many
 from .teachers import teacher_stage, with_teachers

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import BadInput, Problem, suggest
 from ..run.comparing import Select
-from ..run.metrics import MAIN, OF_TASK
+from ..run.metrics import MAIN, NEIGHBOURS, OF_TASK
 from ..run.settings import CellSettings
 from ..strict_yaml import Document, Path_
 from . import catalogue
@@ -15,7 +15,7 @@ from .checks import check_grid, grid_document
 from .entries import Entry, Given, entries
 from .expand import expand
 from .expansion import Expansion
-from .own_function import NEIGHBOURS, find_metrics
+from .own_function import find_metrics
 from .resolve import Resolver
 from .schema import Compare, Grid
 from .scoring import can_be_scored

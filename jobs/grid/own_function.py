@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ..run.metrics import METRICS
+from ..run.metrics import METRICS, NEIGHBOURS
 from ..run.settings import OwnFunction
 from .entries import Given, plain
 from .mistakes import Mistakes
@@ -11,8 +11,6 @@ from .own_source import NotOwn, Sources, find, is_own
 
 # What it is for -> the number of arguments that training gives by place.
 FIRST = {"loss": 2, "transform": 0, "metric": 2}
-# Those of `vtjobs evaluate --knn`, in percent.
-NEIGHBOURS = re.compile(r"knn\d+|map|map_conditioned|map_oracle")
 # How well a linear layer tells apart random halves of classes, mean and deviation over the splits.
 _SEPARABILITY = re.compile(r"separability(_conditioned)?(_std)?")
 

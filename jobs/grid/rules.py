@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import suggest
+from ..run.spec import VARIANT
 from ..strict_yaml import Path_
 from . import variants
 from .entries import Entry, Given, entries
@@ -15,8 +16,6 @@ from .schema import Grid
 from .seeds import MAX_SEED
 
 COORDINATES = ("backbone", "dataset", "head", "seed", "stage", "recipe")
-# The axis of named sets of changes.
-VARIANT = "variant"
 
 
 def as_list(value: Any) -> list[Any]:

@@ -2,10 +2,9 @@
 
 import re
 
-from ..run.metrics import OF_TASK
+from ..run.metrics import NEIGHBOURS, OF_TASK
 from ..run.settings import CellSettings, DatasetSettings
 from . import catalogue
-from .own_function import NEIGHBOURS
 
 # Of a comparison by the classes of another dataset: `test@cifar100`.
 _OTHERWISE = "@"

@@ -3,10 +3,8 @@
 One that moves every stream of randomness, or streams that vary apart.
 """
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Container, Iterable
 from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -72,20 +70,6 @@ def _listed(seeds: list[int]) -> list[int]:
         twice = min(seed for seed, times in Counter(seeds).items() if times > 1)
         raise ValueError(f"{twice} listed twice (would create duplicate runs)")
     return seeds
-
-
-def widened(known: Iterable[int], count: int, taken: Container[int] = ()) -> list[int]:
-    """Return so many seeds, ascending: the known ones, and those that follow the last of them.
-
-    Args:
-        known: the seeds that are there.
-        count: how many are wanted.
-        taken: seeds that are passed over.
-    """
-    found = sorted(set(known))
-    after = found[-1] + 1 if found else 0
-    fresh = (seed for seed in itertools.count(after) if seed not in taken)
-    return [*found, *itertools.islice(fresh, max(0, count - len(found)))]
 
 
 Seeds = Annotated[

@@ -1,5 +1,7 @@
 """The metrics that vtjobs has itself."""
 
+import re
+
 from .settings import Task
 
 # Average precision as COCO defines it, of boxes and of masks: over ten thresholds, at 0.5, at 0.75,
@@ -18,3 +20,5 @@ METRICS = tuple(dict.fromkeys(name for names in OF_TASK.values() for name in nam
 """All of them."""
 MAIN: dict[Task, str] = {task: names[0] for task, names in OF_TASK.items()}
 """The one that is compared, by task."""
+NEIGHBOURS = re.compile(r"knn\d+|map|map_conditioned|map_oracle")
+"""Those of `vtjobs evaluate --knn`, in percent."""

@@ -16,6 +16,8 @@ STREAMS = ("init", "split", "order", "augment", "mix", "drop", "pair")
 
 # The head that adds nothing.
 BASELINE = "supervised"
+# The axis of named sets of changes.
+VARIANT = "variant"
 # In place of a baseline: every head is compared with every other one.
 EACH = "each"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ...jobs.grid.expansion import Expansion
-from ...jobs.grid.seeds import widened
+from ...jobs.run.more_seeds import widened
 
 
 def seeds_of_cells(
