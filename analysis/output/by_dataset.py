@@ -1,7 +1,7 @@
 """A report as papers print it: a row for each method, a column for each dataset, set or setting."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import fmean
 
 from ..findings.cell import Cell
@@ -32,15 +32,7 @@ def of_cells(cells: Sequence[Cell], *, across: str = "dataset", decimals: int = 
         return _set_of(cell, sets) if by_set else labels(cell, [across])[0] or "–"
 
     places = list(dict.fromkeys(map(column_of, cells)))
-    rows: list[tuple[list[str], dict[str, Cell]]] = []
-    for cell in cells:
-        label = labels(cell, names)
-        free = [own for other, own in rows if other == label and column_of(cell) not in own]
-        if not free:
-            # Never one cell in another one's place, whatever they have in common.
-            rows.append((label, {}))
-            free = [rows[-1][1]]
-        free[0][column_of(cell)] = cell
+    rows = _rows(cells, names, column_of)
     usual = Counter(sorted((cell.n for cell in cells if cell.n), reverse=True)).most_common(1)
     most = usual[0][0] if usual else 0
     body, bold = [], []
@@ -58,16 +50,36 @@ def of_cells(cells: Sequence[Cell], *, across: str = "dataset", decimals: int = 
     said += [f"n={most} unless stated otherwise."] if most else []
     if any(cell.gain is not None for cell in cells):
         said.append(f"In brackets: gain over {cells[0].baseline_head}.")
-    if not by_set and across != "dataset":
-        said.append(f"Columns: {across}.")
-    if averages:
-        said.append("Average: unweighted, over the datasets of the table.")
-    if any(_incomplete(cell) for cell in cells):
-        said.append("‡ some planned seeds are missing.")
-    if any(cell.imported_values for cell in cells):
-        said.append("§ seeds were imported.")
+    said += [] if by_set or across == "dataset" else [f"Columns: {across}."]
+    said += ["Average: unweighted, over the datasets of the table."] if averages else []
+    said += _signs(cells)
     heading = [*names, *places, *(["average"] if averages else [])]
     return Table(heading=heading, body=body, notes=said, labels=len(names), bold=frozenset(bold))
+
+
+def _rows(
+    cells: Sequence[Cell], names: Sequence[str], column_of: Callable[[Cell], str]
+) -> list[tuple[list[str], dict[str, Cell]]]:
+    """Return rows as their labels and, by column, the cells that have these labels."""
+    rows: list[tuple[list[str], dict[str, Cell]]] = []
+    for cell in cells:
+        label = labels(cell, names)
+        free = [own for other, own in rows if other == label and column_of(cell) not in own]
+        if not free:
+            # Never one cell in another one's place, whatever they have in common.
+            rows.append((label, {}))
+            free = [rows[-1][1]]
+        free[0][column_of(cell)] = cell
+    return rows
+
+
+def _signs(cells: Sequence[Cell]) -> list[str]:
+    """Say what signs beside the scores mean, where there are any."""
+    told = {
+        "‡ some planned seeds are missing.": any(map(_incomplete, cells)),
+        "§ seeds were imported.": any(cell.imported_values for cell in cells),
+    }
+    return [text for text, is_there in told.items() if is_there]
 
 
 def _set_of(cell: Cell, sets: Collection[str]) -> str:
