@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...jobs.documents import Document, changed
 from ...jobs.run.spec import Axes
@@ -20,8 +20,8 @@ SCHEMA_VERSION = 1
 OTHER_IMAGES = "each seed holds out different images"
 
 
-class Classifier(Document, frozen=True, kw_only=True):
-    """A row of the table: a cell with its seeds, or one run."""
+class _OfCell(Document, frozen=True, kw_only=True):
+    """What names a cell."""
 
     cell_id: str
     backbone: str
@@ -30,6 +30,11 @@ class Classifier(Document, frozen=True, kw_only=True):
     recipe: str
     stage: str
     axes: Axes
+
+
+class Classifier(_OfCell, frozen=True, kw_only=True):
+    """A row of the table: a cell with its seeds, or one run."""
+
     seeds: list[int]
     """Whose predictions count."""
     run_ids: list[str]
@@ -48,21 +53,17 @@ class Disagreement(Document, frozen=True, kw_only=True):
     classifiers: list[Classifier]
     """In the order of the table's rows and columns."""
     rates: list[list[float | None]]
-    """Images on which two classifiers choose different classes, in percent: the mean over all pairs
-    of their runs. A cell with itself: over the pairs of different seeds, and None with one seed. A
-    run with itself: 0."""
+    """Images on which two classifiers choose different classes, in percent: the mean over the pairs
+    of their runs that have different seeds. So two cells can be held against a cell with itself;
+    runs of one seed begin alike, and differ less. None without such a pair; a run with itself: 0.
+    """
+    same_seed: list[list[float | None]]
+    """The same over the pairs of runs with equal seeds; None without such a pair."""
 
 
-class Without(Document, frozen=True, kw_only=True):
+class Without(_OfCell, frozen=True, kw_only=True):
     """A cell that is in no table."""
 
-    cell_id: str
-    backbone: str
-    dataset: str
-    head: str
-    recipe: str
-    stage: str
-    axes: Axes
     why: str
     """What it lacks."""
 
@@ -127,23 +128,42 @@ def rate(one: Any, other: Any) -> float:
 
 
 def _table(set_name: str, rows: Sequence[_Row], by_run: bool) -> Disagreement:
-    size = len(rows)
-    rates: list[list[float | None]] = [[0.0 if by_run else None] * size for _ in rows]
-    for first, second in itertools.combinations(range(size), 2):
-        pairs = itertools.product(rows[first].chosen, rows[second].chosen)
-        rates[first][second] = rates[second][first] = _mean([rate(*pair) for pair in pairs])
-    if not by_run:
-        for place, row in enumerate(rows):
-            rates[place][place] = _mean(
-                [rate(*pair) for pair in itertools.combinations(row.chosen, 2)]
-            )
+    places = [[_rates(one, other) for other in rows] for one in rows]
+    apart = [[_mean(found.apart) for found in line] for line in places]
+    alike = [[_mean(found.alike) for found in line] for line in places]
+    if by_run:
+        # A run has one seed: whichever pairs there are.
+        apart = [
+            [one if one is not None else other for one, other in zip(*lines, strict=True)]
+            for lines in zip(apart, alike, strict=True)
+        ]
     return Disagreement(
         schema_version=SCHEMA_VERSION,
         set=set_name,
         images=len(rows[0].chosen[0]),
         classifiers=[row.classifier for row in rows],
-        rates=rates,
+        rates=apart,
+        same_seed=alike,
     )
+
+
+class _Rates(NamedTuple):
+    """Rates of disagreement over pairs of runs."""
+
+    apart: list[float]
+    """Of different seeds."""
+    alike: list[float]
+    """Of equal seeds."""
+
+
+def _rates(one: _Row, other: _Row) -> _Rates:
+    found = _Rates([], [])
+    ours = zip(one.classifier.seeds, one.chosen, strict=True)
+    theirs = zip(other.classifier.seeds, other.chosen, strict=True)
+    for (seed, chosen), (their_seed, their_chosen) in itertools.product(ours, theirs):
+        to = found.alike if seed == their_seed else found.apart
+        to.append(rate(chosen, their_chosen))
+    return found
 
 
 def _runs_of(workspace: Workspace, cell: Cell) -> list[_Row]:
@@ -155,13 +175,7 @@ def _runs_of(workspace: Workspace, cell: Cell) -> list[_Row]:
         if chosen is None or right is None:
             continue
         classifier = Classifier(
-            cell_id=cell.cell_id,
-            backbone=cell.backbone,
-            dataset=cell.dataset,
-            head=cell.head,
-            recipe=cell.recipe,
-            stage=cell.stage,
-            axes=cell.axes,
+            **_names(cell),
             seeds=[seed],
             run_ids=[run_id],
             error=100 * float(1 - right.mean()),
@@ -185,16 +199,11 @@ def _merged(rows: Sequence[_Row]) -> _Row:
 
 
 def _left_out(cell: Cell, why: str) -> Without:
-    return Without(
-        cell_id=cell.cell_id,
-        backbone=cell.backbone,
-        dataset=cell.dataset,
-        head=cell.head,
-        recipe=cell.recipe,
-        stage=cell.stage,
-        axes=cell.axes,
-        why=why,
-    )
+    return Without(**_names(cell), why=why)
+
+
+def _names(cell: Cell) -> dict[str, Any]:
+    return {name: getattr(cell, name) for name in _OfCell.__struct_fields__}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -35,8 +35,8 @@ def of_disagreement(
     notes = [
         (
             f"% of the {found.images:,} images of {found.set} on which two classifiers choose"
-            " different classes, mean over all pairs of their runs. Diagonal: pairs of different"
-            " seeds of one cell; 0 for a single run with itself."
+            " different classes, mean over pairs of their runs with different seeds. Diagonal: the"
+            " same within one cell; 0 for a single run with itself."
         ),
         "error: % of images on which the classifier is wrong, mean over seeds.",
     ]
@@ -56,16 +56,16 @@ def as_csv(found: Sequence[Disagreement]) -> str:
     for table in found:
         pairs = itertools.product(enumerate(table.classifiers), repeat=2)
         for (first, one), (second, other) in pairs:
-            value = table.rates[first][second]
+            values = [rates[first][second] for rates in (table.rates, table.same_seed)]
             rows.append(
                 [
                     *(table.set, table.images),
                     *(one.cell_id, " ".join(map(str, one.seeds)), one.error),
                     *(other.cell_id, " ".join(map(str, other.seeds))),
-                    "" if value is None else value,
+                    *("" if value is None else value for value in values),
                 ]
             )
-    return csv_text([*heading, "disagreement"], rows)
+    return csv_text([*heading, "disagreement", "same_seed"], rows)
 
 
 def _share(value: float | None, decimals: int) -> str:

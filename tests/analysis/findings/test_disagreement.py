@@ -76,6 +76,17 @@ def test_methods_are_compared_over_all_pairs_of_their_seeds(workspace: Workspace
     assert [one.seeds for one in table.classifiers] == [[0, 1], [2]]
 
 
+def test_runs_of_one_seed_are_told_apart_from_those_of_different_seeds(
+    workspace: Workspace,
+) -> None:
+    """They begin alike: with them, two methods would seem to differ less than two seeds of one."""
+    ids = _runs(workspace, {0: [0, 0, 0, 1], 1: [0, 0, 1, 1]})
+    cells = [cell(head, [], run_ids=ids) for head in ("one", "the same again")]
+    (table,) = disagreements(workspace, cells).tables
+    assert table.rates == [[25.0, 25.0], [25.0, 25.0]]
+    assert table.same_seed == [[0.0, 0.0], [0.0, 0.0]]
+
+
 @pytest.mark.paper("DE-14")
 def test_the_table_of_single_runs_is_symmetric_with_a_diagonal_of_zeros(
     workspace: Workspace,
@@ -112,4 +123,4 @@ def test_columns_bear_the_numbers_of_the_rows(workspace: Workspace) -> None:
     assert [row[-3:] for row in laid.body] == [["25.00", "", "25.00"], ["50.00", "25.00", ""]]
     assert "| 25.00 |" in markdown(laid)
     lines = as_csv([table]).splitlines()
-    assert len(lines) == 5 and lines[2].endswith(",25.0") and lines[1].endswith(",")
+    assert len(lines) == 5 and lines[2].endswith(",25.0,") and lines[1].endswith(",,0.0")
