@@ -55,6 +55,13 @@ class Recipe(BaseModel):
         le=64,
         description="repeated augmentation: copies per image; epochs see 1/repeats of the images",
     )
+    sync_bn: bool = Field(
+        False,
+        description=(
+            "BatchNorm normalises by the whole batch; otherwise each virtual rank does by its own"
+            " images"
+        ),
+    )
 
     # Optimizer and schedule
     optimizer: str = Field("adamw", description="name of a timm optimizer")
@@ -312,6 +319,11 @@ class Recipe(BaseModel):
             ("bce_threshold", "loss"),
             self.bce_threshold is not None and self.loss != "bce",
             "bce_threshold needs `loss: bce`",
+        )
+        yield (
+            ("sync_bn", "compile"),
+            self.sync_bn and self.compile,
+            "sync_bn does not go with `compile: true`: shares wait for each other within the model",
         )
 
     def _of_length(self) -> Iterator[Contradiction]:

@@ -233,6 +233,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     virtual_ranks: int
     drop_last: bool
     repeats: int = 1
+    sync_bn: bool = False
 
     optimizer: str
     lr: float

@@ -185,11 +185,10 @@ def check_backbones(
             problem = document.problem(
                 where, message, "Raise train.image_size or use a smaller patch"
             )
-        elif (small := _normalises_one_value(cell, answer)) and _last_share(cell) * head.views == 1:
-            message = (
-                f"a virtual rank's smallest share of a batch is one image; BatchNorm on {small}"
-                " needs at least two"
-            )
+        elif (small := _normalises_one_value(cell, answer)) and _fewest(cell) * head.views == 1:
+            whole = cell.spec.settings.recipe.sync_bn
+            least = "the smallest batch" if whole else "a virtual rank's smallest share of a batch"
+            message = f"{least} is one image; BatchNorm on {small} needs at least two"
             fix = "Set train.drop_last: true or another train.batch_size"
             problem = document.problem(("train",), message, fix)
         elif halves and (answer.batch_norm or _has_hidden_layer(head)):
@@ -216,10 +215,14 @@ def _has_hidden_layer(head: HeadSettings) -> bool:
     return head.grafit is not None and head.grafit.has_hidden_layer
 
 
-def _last_share(cell: Cell) -> int:
-    """Return the size of the smallest share that a virtual rank ever gets, empty ones left out."""
+def _fewest(cell: Cell) -> int:
+    """Return the fewest images that are ever normalised together.
+
+    These are a virtual rank's share, empty ones left out; with `sync_bn` a whole batch.
+    """
     settings = cell.spec.settings
     recipe = settings.recipe
+    ranks = 1 if recipe.sync_bn else recipe.virtual_ranks
     rest = 0 if recipe.drop_last else settings.dataset.trained_on % recipe.batch_size
-    whole = recipe.batch_size // recipe.virtual_ranks
-    return min(whole, max(1, rest // recipe.virtual_ranks)) if rest else whole
+    whole = recipe.batch_size // ranks
+    return min(whole, max(1, rest // ranks)) if rest else whole

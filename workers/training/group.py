@@ -44,6 +44,12 @@ class Group:
             torch_dist.all_reduce(values, group=_cpu_group())
         return values
 
+    def sum_on_device(self, values: Tensor) -> Tensor:
+        """Return the sum over all ranks of a tensor on the device that is trained on."""
+        if self.world_size > 1:
+            torch_dist.all_reduce(values)
+        return values
+
     def gather(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
         """Return the rows of all ranks in the order of ranks, [sum of sizes, D].
 

@@ -3,45 +3,40 @@
 One optimizer step from the shares of all virtual ranks, whatever number of real ranks.
 """
 
-import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ...jobs.documents import to_plain
 from ...jobs.run.spec import RunSpec
 from ..checkpoints import checkpoint
-from ..data.batches import Labels, Position
 from ..data.patches import patch_work
 from ..heads.base import weight_at
 from ..heads.features import FeatureHead
 from ..own_functions import own_metrics
 from ..randomness import Streams
-from ..transfer import send
 from .after_step import AfterStep
 from .compiled import compiled, usual_sizes
 from .distill import make_distillation
-from .empty_pass import backward_nothing
 from .evaluate import Examiner
 from .fingerprint import fingerprints, of_weights
+from .gradients import Gradients, ShareByShare, SideBySide
 from .group import Group, StopVote, in_ddp
 from .inputs import Inputs
+from .lockstep import InLockstep, make_lockstep
 from .marks import Marks
 from .mixup import make_mixup
 from .objective import make_objective
 from .pace import Pace
 from .parts import leave_trainable
-from .passes import Share
 from .plan import TrainingPlan
 from .run_log import EpochFacts, RunLog, Scores
 from .schedule import make_schedule, schedule_epochs, schedule_position
 from .state import publish, restore
 from .sums import EpochSums, means_of
 from .trainee import (
-    frozen_statistics,
     layers_with_statistics,
     load_start,
     make_ema,
@@ -97,12 +92,7 @@ class Training:
             restore(self, self.plan.resume)
         self.after_step = AfterStep(self.trainee.head, self.trainee.backbone, self.group)
         self.source.begin(self.global_step)
-        self.model = self._wrapped()
-        self.forward: Callable[..., Any] = self.model
-        if self.recipe.compile:
-            # In DDP, so that gradients are reduced while others are still computed.
-            sizes = usual_sizes(self.recipe, self.plan.micro_split, self.trainee.views)
-            self.forward = compiled(self.model, sizes)
+        self._set_up_passes()
 
     def _set_up_data(self) -> None:
         self.inputs = Inputs(
@@ -134,6 +124,7 @@ class Training:
             trainee.head.begin(trainee.backbone, self.train_part.labels)
         # After loading, which takes what needs no gradient for a part of the architecture.
         leave_trainable(trainee, recipe)
+        self.lockstep = make_lockstep(trainee, recipe, self.group)
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.trainee = trainee.to(device=self.group.device, memory_format=memory_format)
 
@@ -170,16 +161,26 @@ class Training:
             weights = {} if self.loaded is None else {"weights": to_plain(self.loaded)}
             self.report("fingerprints", streams=found, **weights)
 
-    def _wrapped(self) -> torch.nn.Module:
-        if self.group.world_size == 1:
-            return self.trainee
-        model = in_ddp(self.trainee, self.group)
-        # DDP orders its gradient buckets after its first backward pass; in a resumed run that would
-        # come at another step than in an uninterrupted one, and with three ranks or more the order
-        # of summation would differ.
-        backward_nothing(self, model)
-        self.optimizer.zero_grad(set_to_none=True)
-        return model
+    def _set_up_passes(self) -> None:
+        """Decide how shares go through the model, and put that in DDP where there are ranks."""
+        self.model: torch.nn.Module = self.trainee
+        self.gradients: Gradients = ShareByShare(self)
+        if self.lockstep is not None:
+            self.model = InLockstep(self.trainee, self.lockstep)
+            self.gradients = SideBySide(self, self.lockstep)
+        if self.group.world_size > 1:
+            self.model = in_ddp(self.model, self.group)
+        self.forward: Callable[..., Any] = self.model
+        if self.group.world_size > 1:
+            # DDP orders its gradient buckets after its first backward pass; in a resumed run that
+            # would come at another step than in an uninterrupted one, and with three ranks or more
+            # the order of summation would differ.
+            self.gradients.backward_nothing()
+            self.optimizer.zero_grad(set_to_none=True)
+        if self.recipe.compile:
+            # In DDP, so that gradients are reduced while others are still computed.
+            sizes = usual_sizes(self.recipe, self.plan.micro_split, self.trainee.views)
+            self.forward = compiled(self.model, sizes)
 
     # The loop -------------------------------------------------------------------------------------
 
@@ -229,9 +230,7 @@ class Training:
         self.schedule.step_update(
             schedule_position(self.recipe, epoch=self.epoch, step=self.step, steps=self.order.steps)
         )
-        for virtual_rank in self.virtual_ranks:
-            last = virtual_rank == self.virtual_ranks[-1]
-            self._accumulate(shares[virtual_rank], virtual_rank, examples, last)
+        self.gradients.add(shares)
         self._update()
         self.after_step.tell(shares)
         self.pace.step(examples)
@@ -242,74 +241,6 @@ class Training:
     def head_weight(self) -> float:
         """The factor of the head's loss in this epoch."""
         return weight_at(self.spec.head, self.epoch, schedule_epochs(self.recipe))
-
-    def _sync(self, last: bool) -> Any:
-        """Reduce gradients once, with the last share's backward pass."""
-        if last or self.group.world_size == 1:
-            return contextlib.nullcontext()
-        return self.model.no_sync()
-
-    def _accumulate(self, indices: Tensor, virtual_rank: int, examples: int, last: bool) -> None:
-        """Add one virtual rank's gradients; an example weighs 1 / examples of the whole batch."""
-        position = Position(epoch=self.epoch, step=self.step, virtual_rank=virtual_rank)
-        images, labels = self.pace.waiting(self.source.batch, indices, position)
-        if not len(labels):
-            if last and self.group.world_size > 1:
-                backward_nothing(self, self.model)
-            return
-        where = (self.epoch, self.step, virtual_rank)
-        wants_labels = self.trainee.wants_labels
-        targets: Labels = labels
-        if self.mixup is not None and isinstance(labels, Tensor):
-            self.streams.seed_numpy("mix", "mixup", *where)
-            images, targets = self.mixup(images, labels)
-        places = None
-        if self.patches is not None:
-            images, places = self.patches.train(
-                images, self.streams.generator("augment", "patches", *where)
-            )
-        if self.recipe.channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
-        share = Share(
-            images,
-            targets,
-            places,
-            labels=labels if wants_labels else None,
-            indices=send(indices, images.device) if wants_labels else None,
-        )
-        with frozen_statistics(self.statistics, virtual_rank != 0):
-            parts = share.cut(self.plan.micro_split)
-            draws = self.trainee.draw_parts(
-                [len(part.targets) for part in parts],
-                lambda part: self.streams.generator("pair", "head", *where, part),
-            )
-            for number, part in enumerate(parts):
-                with self._sync(last and number == len(parts) - 1):
-                    self._backward(part, draws[number], (*where, number), examples)
-
-    def _backward(
-        self,
-        part: Share,
-        draws: Any,
-        where: tuple[int, ...],
-        examples: int,
-    ) -> None:
-        count = len(part.targets)
-        self.streams.seed_torch("drop", "backbone", *where)
-        with self.numerics.autocast():
-            logits, head_loss, metrics, kept = self.forward(*part.shown(draws))
-        total, parts = self.objective(
-            part.images, logits, part.targets, head_loss, self.head_weight
-        )
-        self.after_step.add(kept)
-        for name, value in parts.items():
-            self.sums.add(name, value)
-        # DDP averages over ranks; the factor turns that into the sum over all examples.
-        self.numerics.scaler.scale(total * (self.group.world_size / examples)).backward()
-        self.sums.add("loss", total.detach())
-        # Made on the device: a copy to it would wait for the backward pass.
-        self.sums.add("examples", torch.full((), float(count), device=self.group.device))
-        self.sums.add_of_head(self.spec.head.name, metrics, count)
 
     def _update(self) -> None:
         scaler = self.numerics.scaler

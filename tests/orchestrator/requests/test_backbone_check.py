@@ -79,6 +79,23 @@ def test_a_last_share_of_one_image_is_refused_where_batch_norm_cannot_take_it(
     assert quiet_lab.prepare(text.replace("drop_last: false", "drop_last: true"))
 
 
+def test_the_last_batch_counts_as_a_whole_where_ranks_normalise_together(quiet_lab: Lab) -> None:
+    # 899 images in batches of 448 leave three: one for each of three virtual ranks.
+    text = tiny_grid(train="virtual_ranks: 4, drop_last: false").replace(
+        "batch_size: 128", "batch_size: 448"
+    )
+    text = text.replace(TINY_BACKBONE, "resnet18")
+    with pytest.raises(BadInput, match="a virtual rank's smallest share of a batch is one image"):
+        quiet_lab.prepare(text)
+    together = text.replace("virtual_ranks: 4", "virtual_ranks: 4, sync_bn: true")
+    assert quiet_lab.prepare(together)
+    # Batches of 898 leave one.
+    with pytest.raises(BadInput, match="the smallest batch is one image"):
+        quiet_lab.prepare(
+            together.replace("448", "898").replace("virtual_ranks: 4", "virtual_ranks: 2")
+        )
+
+
 def test_a_projector_that_has_no_place_is_refused_before_anything_is_submitted(
     quiet_lab: Lab,
 ) -> None:

@@ -15,7 +15,7 @@ from ...support.training import CONVNET, EVERYTHING, VIT, contents, differences,
 
 pytestmark = pytest.mark.training
 
-BACKBONES = {"vit": VIT, "convnet": CONVNET}
+BACKBONES = {"vit": VIT, "convnet": CONVNET, "synced": CONVNET}
 
 
 # It has to know which image it sees; and what makes it small.
@@ -24,7 +24,10 @@ SMALL = {"grafit": {"views": 2, "dim": 16}}
 
 
 def _spec(backbone: str, head: str, **more: Any) -> RunSpec:
-    changes = {"virtual_ranks": 2, **UNMIXED.get(head, {}), **more}
+    changes = (
+        {"virtual_ranks": 4, "sync_bn": True} if backbone == "synced" else {"virtual_ranks": 2}
+    )
+    changes |= {**UNMIXED.get(head, {}), **more}
     return run_spec(BACKBONES[backbone], head, params=SMALL.get(head), **{**EVERYTHING, **changes})
 
 
@@ -109,6 +112,9 @@ CASES = [
     ("convnet", "relvit", 2),
     ("convnet", "grafit", 2),
     ("vit", "grafit", 1),
+    # Its shares meet at layers that normalise by the whole batch.
+    ("synced", "drloc", 1),
+    ("synced", "supervised", 2),
 ]
 
 

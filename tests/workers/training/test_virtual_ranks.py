@@ -22,7 +22,7 @@ from ...support.training import (
 
 pytestmark = pytest.mark.training
 
-BACKBONES = {"vit": VIT, "convnet": CONVNET}
+BACKBONES = {"vit": VIT, "convnet": CONVNET, "synced": CONVNET}
 
 
 def _trained(
@@ -61,6 +61,9 @@ BATCHES = [(256, False), (256, True), (128, False)]
         *(("convnet", "drloc", *batches) for batches in BATCHES),
         # A hidden layer normalises over the images: none may be alone.
         ("convnet", "grafit", 256, False),
+        # With a share that has no image, and on four ranks with a rank that has none.
+        ("synced", "drloc", 128, False),
+        ("synced", "grafit", 256, False),
     ],
 )
 def test_one_two_and_four_ranks_give_the_same_losses_and_running_statistics(
@@ -74,6 +77,8 @@ def test_one_two_and_four_ranks_give_the_same_losses_and_running_statistics(
         "drop_last": drop_last,
         **({"mixup": 0.0, "cutmix": 0.0} if head == "grafit" else {}),
     }
+    if backbone == "synced":
+        more["sync_bn"] = True
     params = {"views": 2, "dim": 16} if head == "grafit" else None
     spec = run_spec(BACKBONES[backbone], head, params=params, **{**EVERYTHING, **more})
     alone, end = _trained(ranks, spec, tmp_path, 1)
@@ -124,6 +129,25 @@ def test_running_statistics_follow_virtual_rank_0_alone(ranks: Ranks, tmp_path: 
         if name.endswith("num_batches_tracked")
     }
     assert counts and set(counts.values()) == {4}
+
+
+@pytest.mark.paper("PC-05")
+def test_synchronised_shares_are_normalised_as_one_rank_normalises_a_batch(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    # Nothing is drawn of a share, so that one rank sees the same images as four.
+    still: dict[str, Any] = {"epochs": 2, "crop": "none", "flip": 0.0, "clip_grad": 5.0}
+    whole, whole_end = _trained(ranks, run_spec(CONVNET, **still), tmp_path / "whole", 1)
+    for sync_bn in (True, False):
+        spec = run_spec(CONVNET, virtual_ranks=4, sync_bn=sync_bn, **still)
+        steps, end = _trained(ranks, spec, tmp_path / str(sync_bn), 2)
+        losses, expected = ([step[0]["loss"] for step in taken] for taken in (steps, whole))
+        assert (losses == pytest.approx(expected, rel=1e-4)) == sync_bn
+        if sync_bn:
+            torch.testing.assert_close(steps[-1][2], whole[-1][2], rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(
+                end["model.safetensors"], whole_end["model.safetensors"], rtol=1e-3, atol=1e-3
+            )
 
 
 def test_a_metric_of_the_labs_own_sees_the_whole_set_on_any_number_of_ranks(
