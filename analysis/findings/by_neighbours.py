@@ -7,6 +7,8 @@ from ...jobs.run.spec import BASELINE
 from .published import Published
 
 RECIPE = "grafit"
+# Of what was trained with it and then fine-tuned on another dataset.
+TRANSFER = "grafit_transfer"
 # The thesis chooses k for each number, among 10, 15, 20, 25 and 30 (section 2.4.3).
 NEIGHBOURS = 20
 _METRICS = ("knn_top1", "map")

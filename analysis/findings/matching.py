@@ -22,6 +22,10 @@ BACKBONES = {
     "resnet50": ("resnet50_drloc", "resnet50", "resnet50_cifar"),
     "vit_b16": ("vit_b16_drloc", "vit_b16"),
     "regnety_16gf": ("regnety_160",),
+    "regnety_4gf": ("regnety_040",),
+    "regnety_8gf": ("regnety_080",),
+    "resnext50_32x4": ("resnext50_32x4d",),
+    "resnext50d_32x4": ("resnext50d_32x4d",),
     # By timm's names: the catalogue has none for them.
     "pit_s": ("pit_s_224",),
     "pit_b": ("pit_b_224",),
@@ -165,7 +169,7 @@ def _method(record: Published) -> str:
         return BASELINE
     if record.method in _TOKENS:
         return TOKEN
-    if record.recipe == by_neighbours.RECIPE:
+    if record.recipe in (by_neighbours.RECIPE, by_neighbours.TRANSFER):
         return by_neighbours.method_of_record(record)
     return record.method
 
@@ -244,6 +248,10 @@ def _norm(one: Made) -> str:
     return str(one.stages[0].backbone.args.get("norm", "layernorm"))
 
 
+def _classifier(one: Made) -> str:
+    return {"linear": "fc"}.get(one.stages[0].recipe.classifier, one.stages[0].recipe.classifier)
+
+
 # Parts of a table whose rows are models.
 _MODELS = ("Baseline models", "Patch size")
 # What the records call a setting -> how a cell has it.
@@ -257,6 +265,7 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
     "cls_at": _class_at,
     _DEPTHS: _depths,
     "norm": _norm,
+    "head": _classifier,
     "step": lambda one: branches.step(one.backbone, one.stages[0].backbone.args),
     "detector": lambda one: "mask_rcnn",
 }

@@ -72,6 +72,7 @@ RECIPES = {
     "rsb_a2_class_attention": "resnet50-a2",
     "deit3_1k": "deit3-1k",
     "grafit": "grafit",
+    "grafit_transfer": "grafit-transfer",
 }
 # Of a recipe that of fine-tuning at another resolution.
 _FINER = {"deit": "deit-finetune", "cait": "cait-finetune", "deit3-1k": "deit3-finetune"}

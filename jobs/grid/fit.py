@@ -68,6 +68,7 @@ _OF_CLASSES: dict[str, tuple[object, ...]] = {
     "layer_decay": (None,),
     "repeats": (1,),
     "compile": (False,),
+    "classifier": ("linear",),
     "eval_crop_pct": (1.0,),
 }
 _OF_MASKS: dict[str, tuple[object, ...]] = {**_OF_CLASSES, "crop": ("none", "simple")}
@@ -192,6 +193,10 @@ def _without_labels(head: HeadSettings, recipe: RecipeSettings, entry: Entry) ->
         if strength:
             message = f"the recipe's {mix} mixes labels, but {entry.name} trains without any"
             yield Misfit(entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe")
+    if recipe.classifier != "linear":
+        message = f"`classifier: {recipe.classifier}` is for labels, and {entry.name} trains"
+        fix = "Set train: {classifier: linear}, or labels: true"
+        yield Misfit(entry.path, f"{message} without any", fix)
     if recipe.own_loss is not None:
         message = f"the lab's own loss is of labels, and {entry.name} trains without any"
         yield Misfit(entry.path, message, "Set train: {loss: cross_entropy}, or labels: true")

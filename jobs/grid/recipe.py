@@ -261,6 +261,12 @@ class Recipe(BaseModel):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="label smoothing ε"
     )
+    classifier: Literal["linear", "mlp"] = Field(
+        "linear",
+        description=(
+            "the backbone's last layer, or two linear layers with BatchNorm and ReLU between"
+        ),
+    )
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         None,
         description="dropout rate; null: the backbone's default",
@@ -319,6 +325,12 @@ class Recipe(BaseModel):
             ("bce_threshold", "loss"),
             self.bce_threshold is not None and self.loss != "bce",
             "bce_threshold needs `loss: bce`",
+        )
+        yield (
+            ("classifier", "trainable"),
+            self.classifier == "mlp" and self.trainable == "classifier",
+            "`classifier: mlp` does not go with `trainable: classifier`: on fixed features its"
+            " BatchNorm would stay as it was drawn",
         )
         yield (
             ("sync_bn", "compile"),

@@ -286,6 +286,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     mix_prob: float
     mix_switch_prob: float
     label_smoothing: float
+    classifier: Literal["linear", "mlp"] = "linear"
     dropout: float | None
     drop_path: float | None
     drop_path_rule: Literal["model", "uniform"] = "model"
@@ -324,6 +325,7 @@ class ModelShape(Document, frozen=True, kw_only=True):
     """None: the model's own."""
     drop_path: float | None = None
     drop_path_rule: Literal["model", "uniform"] = "model"
+    classifier: Literal["linear", "mlp"] = "linear"
     task: Task = "classification"
     decoder_width: int | None = None
     """Channels of the decoder; None: 512 of masks, 256 of objects."""
@@ -385,6 +387,7 @@ class CellSettings(Document, frozen=True, kw_only=True):
             dropout=self.recipe.dropout,
             drop_path=self.recipe.drop_path,
             drop_path_rule=self.recipe.drop_path_rule,
+            classifier=self.recipe.classifier,
             task=self.dataset.task,
             decoder_width=self.recipe.decoder_width,
             longest_side=self.recipe.longest_side,

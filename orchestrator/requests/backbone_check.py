@@ -208,6 +208,8 @@ def _normalises_one_value(cell: Cell, answer: Facts) -> str | None:
         return f"the 1x1 feature map of {cell.labels['backbone']}"
     if _has_hidden_layer(cell.spec.settings.head):
         return "the features of grafit"
+    if cell.spec.settings.recipe.classifier == "mlp":
+        return "the features of the classifier"
     return None
 
 

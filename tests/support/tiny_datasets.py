@@ -61,9 +61,18 @@ def write_datasets(root: Path, *, train: int, test: int) -> Written:
         written.counts[f"inat{year}"] = NEIGHBOURS, test
     _cars(root / "cars" / "stanford_cars", train, test)
     written.counts["cars"] = train, test
+    _food(root / "food101" / "food-101", train, test)
     _ade20k(root / "ade20k" / "ADEChallengeData2016", train, test)
     _coco2017(root / "coco2017", train, test)
-    for name in ("imagenet1k", "imagenet100", "tiny_imagenet", "ade20k", "coco2017", *DOMAINS):
+    for name in (
+        "food101",
+        "imagenet1k",
+        "imagenet100",
+        "tiny_imagenet",
+        "ade20k",
+        "coco2017",
+        *DOMAINS,
+    ):
         written.counts[name] = train, test
     return written
 
@@ -132,6 +141,17 @@ def _cars(root: Path, train: int, test: int) -> None:
         rows = [(name, 1 + number % 2) for number, name in enumerate(names)]
         savemat(file, {"annotations": numpy.array(rows, dtype=kinds)})
     savemat(root / "devkit" / "cars_meta.mat", {"class_names": ["one", "two"]})
+
+
+def _food(root: Path, train: int, test: int) -> None:
+    (root / "meta").mkdir(parents=True)
+    for part, count in (("train", train), ("test", test)):
+        names = [f"{('pie', 'soup')[number % 2]}/{part}{number}" for number in range(count)]
+        listed = {
+            kind: [name for name in names if name.startswith(kind)] for kind in ("pie", "soup")
+        }
+        (root / "meta" / f"{part}.json").write_text(json.dumps(listed))
+        _pictures(root / "images" / f"{name}.jpg" for name in names)
 
 
 def _ade20k(root: Path, train: int, test: int) -> None:

@@ -70,6 +70,8 @@ CHOSEN = {
     "thesis-cait-384": "backbone=cait_xxs24",
     "thesis-cait-distilled": "backbone=cait_xxs24",
     "thesis-cait-distilled-384": "backbone=cait_xxs24",
+    "thesis-table2-15": "backbone=regnety_040 dataset=food101 variant=mlp",
+    "thesis-table2-16": "dataset=cars head=grafit(projector=linear,views=4)-then-supervised variant=mlp",
     "thesis-table3-7": "dataset=cars head=distill-then-supervised",
     "thesis-table3-19": "backbone=cait_s36 dataset=inat2019 head=supervised-then-supervised",
     "thesis-table4-4": "backbone=resmlp_s12 dataset=cifar10",

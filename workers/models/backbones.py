@@ -7,7 +7,7 @@ from torch import nn
 from ...jobs.run.settings import BackboneSettings, HeadSettings, ModelShape
 from ..errors import BackboneError
 from .own import build_own, own_arguments
-from .projector import replace_classifier
+from .projector import replace_classifier, widen_classifier
 from .segmenter import WIDTH, Segmenter
 from .tokens import Grid
 
@@ -75,6 +75,8 @@ def build(
         _drop_evenly(model, usual if shape.drop_path is None else shape.drop_path)
     if head is not None:
         _follow_head(model, name, shape, head)
+    if shape.classifier == "mlp" and (head is None or head.shared.labels):
+        widen_classifier(model, name)
     if shape.task == "segmentation":
         return Segmenter(
             model,

@@ -62,6 +62,27 @@ def replace_classifier(model: Any, name: str, params: GrafitParameters) -> None:
     setattr(model.get_submodule(parent), attribute, Projector(made))
 
 
+def widen_classifier(model: Any, name: str) -> None:
+    """Put a classifier with a hidden layer in the place of a linear one (thesis, section 2.4.6).
+
+    Args:
+        model: of timm, or with its methods.
+        name: of the backbone, for an error.
+
+    Raises:
+        BackboneError: the classifier is no single linear layer.
+    """
+    found = model.get_classifier() if hasattr(model, "get_classifier") else None
+    if not isinstance(found, nn.Linear):
+        raise BackboneError(
+            f"backbone {name}: `classifier: mlp` takes the place of a linear classifier;"
+            f" this one is {type(found).__name__}. Write classifier: linear"
+        )
+    parent, _, attribute = classifier_path(model).rpartition(".")
+    made = two_layers(found.in_features, found.out_features)
+    setattr(model.get_submodule(parent), attribute, made)
+
+
 def classifier_path(model: Any) -> str:
     """Return the name of what a model gives out as its classifier, or of the projector there."""
     found = model.get_classifier()

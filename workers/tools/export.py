@@ -20,15 +20,17 @@ from ...jobs.grid.model_names import OWN
 from ...jobs.run.card_facts import CardFacts
 from ...jobs.run.design import seed_text
 from ...jobs.run.settings import ModelShape
-from ...jobs.run.spec import seed_label
+from ...jobs.run.spec import RunSpec, seed_label
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import Final, final_of
 from ..errors import BackboneError
 
 WEIGHTS = "model.safetensors"
+TIMM = "timm"
 WHOLE = "safetensors"
 FEATURES = "torchvision-backbone"
 _MAPS = "from vtjobs.workers.models.maps import FeatureMaps"
+_WIDEN = "from vtjobs.workers.models.projector import widen_classifier"
 _READ = f'model.load_state_dict(load_file("{WEIGHTS}"))'
 
 
@@ -52,6 +54,9 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: Ca
     if not final.spec.dataset.has_classes and form != WHOLE:
         what = "masks" if final.spec.dataset.has_masks else "objects"
         message = f"run {run_id} was trained on {what}: its model is none of timm's"
+        raise BadInput(f"{message}. Set --format {WHOLE}")
+    if form == TIMM and _is_widened(final.spec):
+        message = f"run {run_id} has a classifier with a hidden layer, which timm does not make"
         raise BadInput(f"{message}. Set --format {WHOLE}")
     staged = out.with_name(f".{out.name}.part")
     shutil.rmtree(staged, ignore_errors=True)
@@ -103,6 +108,11 @@ def configuration(final: Final) -> dict[str, Any]:
             "crop_pct": spec.recipe.eval_crop_pct,
         },
     }
+
+
+def _is_widened(spec: RunSpec) -> bool:
+    """Return whether the classifier has a hidden layer."""
+    return spec.recipe.classifier == "mlp" and spec.head.shared.labels
 
 
 def _write_whole(final: Final, path: Path) -> None:
@@ -231,6 +241,8 @@ def card(
         code = _loading_of_own(config, has_positions=spec.head.shared.positions)
     if not spec.dataset.has_classes:
         code += _around(spec.shape)
+    if _is_widened(spec) and not has_features:
+        code += ["", _WIDEN, "", f"widen_classifier(model, {config['architecture']!r})"]
     code.append(_READ)
     if "features_only" in config and not has_features:
         size = f"channels={spec.dataset.channels}, size={spec.recipe.image_size}"

@@ -472,6 +472,8 @@ CAIT = "thesis-cait thesis-cait-384 thesis-cait-distilled thesis-cait-distilled-
         ("3.11", "thesis-table3-11", 20),
         ("3.12", "thesis-table3-12", 12),
         ("3.13", "thesis-table3-13", 13),
+        ("2.15", "thesis-table2-15", 40),
+        ("2.16", "thesis-table2-16", 40),
         ("3.20", f"thesis-table3-20 {CAIT}", 12),
         ("3.21", "thesis-table3-21", 8),
         ("4.3", "thesis-resmlp thesis-table4-3", 39),

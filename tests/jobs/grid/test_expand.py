@@ -212,7 +212,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 OTHER: dict[str, Any] = {
-    "fidelity": "code", "lr_per": 48, "schedule_epochs": 60, "schedule_unit": "epoch", "schedule_lag": 1, "decay_epochs": 20, "decay_rate": 0.2, "layer_decay": 0.75, "trainable": "attention", "frozen": ["head.*"], "decay_all": True, "repeats": 3, "sync_bn": True, "loss": "bce", "bce_threshold": 0.2,
+    "fidelity": "code", "lr_per": 48, "schedule_epochs": 60, "schedule_unit": "epoch", "schedule_lag": 1, "decay_epochs": 20, "decay_rate": 0.2, "layer_decay": 0.75, "trainable": "attention", "frozen": ["head.*"], "decay_all": True, "repeats": 3, "sync_bn": True, "classifier": "mlp", "loss": "bce", "bce_threshold": 0.2,
     "drop_path_rule": "uniform",
     "epochs": 51, "batch_size": 64, "virtual_ranks": 2, "drop_last": True, "optimizer": "sgd", "lr": 1e-4,
     "weight_decay": 0.1, "momentum": 0.8, "schedule": "constant", "warmup_epochs": 1.5, "warmup_lr": 1e-6,

@@ -139,6 +139,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("train", "{auto_augment: rand-m9-mst0.5}", "train.auto_augment: 'mst0.5' is no setting of rand"),
         ("train", "{auto_augment: 3a-m9}", "train.auto_augment: 'm9' is no setting of 3a"),
         ("train", "{sync_bn: true, compile: true}", "sync_bn does not go with `compile: true`"),
+        ("train", "{classifier: mlp, trainable: classifier}", "does not go with `trainable: classifier`"),
         ("train", "{crop_scale: [1.0, 0.1]}", "crop_scale is [smallest, largest]"),
         ("train", "{crop_scale: 3}", "train.crop_scale: expected a list, got 3"),
         ("train", "[1]", "train: expected a mapping, got a list"),

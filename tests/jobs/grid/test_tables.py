@@ -24,6 +24,7 @@ TABLES = {
     "thesis-table3-13": (13, 13), "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (8, 8),
     "thesis-table2-7": (7, 35), "thesis-table2-11": (8, 40), "thesis-table2-12": (1, 1), "thesis-table2-13": (6, 30),
     "thesis-table2-14": (56, 56),
+    "thesis-table2-15": (40, 44), "thesis-table2-16": (40, 44),
     "thesis-deit3-384": (3, 6),
     "thesis-distilled": (12, 12), "thesis-distilled-384": (4, 8), "thesis-cait-384": (9, 18),
     "thesis-cait-distilled": (9, 9), "thesis-cait-distilled-384": (11, 21),

@@ -124,3 +124,10 @@ def test_a_share_of_one_image_in_several_views_is_enough_for_a_hidden_layer(quie
     assert quiet_lab.prepare(text)
     with pytest.raises(BadInput, match="BatchNorm on the features of grafit needs at least two"):
         quiet_lab.prepare(text.replace("views: 2", "losses: [knn]"))
+
+
+def test_a_larger_classifier_needs_two_images_in_every_share(quiet_lab: Lab) -> None:
+    # 899 images in batches of 449 leave one image.
+    text = tiny_grid(train="classifier: mlp").replace("batch_size: 128", "batch_size: 449")
+    with pytest.raises(BadInput, match="the features of the classifier needs at least two"):
+        quiet_lab.prepare(text)

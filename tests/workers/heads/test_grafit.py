@@ -14,7 +14,7 @@ from vtjobs.jobs.documents import from_plain
 from vtjobs.jobs.run.settings import GrafitParameters
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.heads.grafit import Grafit, instance_loss, knn_loss
-from vtjobs.workers.models.projector import replace_classifier
+from vtjobs.workers.models.projector import replace_classifier, widen_classifier
 
 from ...support.training import CONVNET, head_params, run_spec, training
 
@@ -235,3 +235,14 @@ def test_a_classifier_that_is_no_linear_layer_cannot_be_replaced() -> None:
         model = timm.create_model("deit_tiny_distilled_patch16_224")
     with pytest.raises(BackboneError, match="needs a linear classifier"):
         replace_classifier(model, "deit_ti_distilled", params())
+    with pytest.raises(BackboneError, match="takes the place of a linear classifier"):
+        widen_classifier(model, "deit_ti_distilled")
+
+
+@pytest.mark.paper("GR-14")
+def test_the_larger_classifier_is_two_linear_layers_with_batch_norm_and_relu() -> None:
+    model = timm.create_model("resnet18", num_classes=5)
+    widen_classifier(model, "resnet18")
+    kinds = [type(layer) for layer in model.get_classifier()]
+    assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear]
+    assert model.eval()(torch.zeros(2, 3, 64, 64)).shape == (2, 5)

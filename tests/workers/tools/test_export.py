@@ -115,6 +115,22 @@ def test_a_projector_is_left_out_of_the_exported_weights(tmp_path: Path) -> None
     assert "its projector" in (tmp_path / "out" / "README.md").read_text()
 
 
+@pytest.mark.training
+def test_a_larger_classifier_is_loaded_by_the_cards_lines_and_not_by_timm(tmp_path: Path) -> None:
+    workspace, run_id = _finished(tmp_path, run_spec(VIT, epochs=1, classifier="mlp"))
+    with pytest.raises(BadInput, match="Set --format safetensors"):
+        export(workspace, run_id, tmp_path / "timm", "timm", facts=FACTS)
+    out = tmp_path / "out"
+    export(workspace, run_id, out, "safetensors", facts=FACTS)
+    code = (out / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    found: dict[str, Any] = {}
+    exec(code.replace("model.safetensors", str(out / "model.safetensors")), found)
+    trained = load_file(str(final_of(workspace, run_id).weights))
+    state = found["model"].state_dict()
+    assert state.keys() == trained.keys()
+    assert all(torch.equal(value, trained[name]) for name, value in state.items())
+
+
 TINY_NET = (Path(__file__).parents[3] / "docs" / "examples" / "tiny_net.py").read_text()
 
 

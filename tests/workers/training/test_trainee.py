@@ -284,6 +284,23 @@ def test_a_projector_is_left_behind_by_all_but_its_like(tmp_path: Path) -> None:
     assert left == [["head.bias", "head.weight"], drawn, []]
 
 
+@pytest.mark.paper("GR-14")
+def test_a_larger_classifier_begins_anew_after_a_linear_one_or_a_projector(tmp_path: Path) -> None:
+    for before in (run_spec(VIT, epochs=1), run_spec(VIT, "grafit", params={"views": 2}, epochs=1)):
+        assert training(before, tmp_path).run()
+        weights = newest(tmp_path, before.run_id)
+        assert weights is not None
+        spec = run_spec(VIT, classifier="mlp")
+        model = make_trainee(spec, Streams(spec.seeds)).backbone
+        left = load_weights(model, weights / MODEL)
+        assert set(left) == {name for name in model.state_dict() if name.startswith("head.")}
+
+
+def test_a_head_without_labels_leaves_no_larger_classifier() -> None:
+    spec = run_spec(VIT, "relvit", params={"labels": False}, classifier="mlp")
+    assert not list(make_trainee(spec, Streams(spec.seeds)).backbone.head.parameters())
+
+
 @pytest.mark.paper("RV-08", "RV-34")
 @pytest.mark.parametrize(
     ("backbone", "params", "words"),
