@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -47,6 +48,7 @@ def page(chromium: Browser, site: Site) -> Iterator[Page]:
     found.set_default_timeout(20_000)
     found.on("pageerror", lambda error: faults.append(str(error)))
     found.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    found.on("response", lambda one: faults.append(one.url) if one.status >= 400 else None)
     yield found
     context.close()
     assert not faults
@@ -55,6 +57,14 @@ def page(chromium: Browser, site: Site) -> Iterator[Page]:
 def enter(page: Page, site: Site) -> None:
     page.goto(site.url)
     page.wait_for_url(re.compile(r"/$"))
+
+
+def grid_of(page: Page) -> str:
+    """Follow the link to the grid; return where it leads, such as `grids/tiny-1234`."""
+    page.get_by_role("link", name="tiny", exact=True).click()
+    # A click does not wait for what it leads to.
+    page.wait_for_url(re.compile("/grids/"))
+    return urlsplit(page.url).path.removeprefix("/")
 
 
 def run_of(lab: Lab, state: str) -> str:
@@ -113,10 +123,9 @@ def test_no_page_has_a_serious_fault_for_who_cannot_see_it(
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     enter(page, site)
     paths = ["", "activity", "failures", "usage", f"runs/{run_of(half_done, 'failed')}"]
-    page.get_by_role("link", name="tiny", exact=True).click()
-    paths.append(page.url.rpartition(str(site.port))[2])
+    paths.append(grid_of(page))
     for path in paths:
-        page.goto(f"http://127.0.0.1:{site.port}/{path.lstrip('/')}")
+        page.goto(f"http://127.0.0.1:{site.port}/{path}")
         # The rules alone: the tool brings its script by itself, past the page's own policy.
         found = Axe().run(page).response["violations"]
         serious = [one["id"] for one in found if one["impact"] in ("serious", "critical")]
@@ -129,10 +138,9 @@ def test_no_page_is_wider_than_the_window(
 ) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     enter(page, site)
-    page.get_by_role("link", name="tiny", exact=True).click()
-    grid = page.url.rpartition("/grids/")[2]
+    grid = grid_of(page)
     run = run_of(half_done, "failed")
-    for path in ("", "activity", "failures", "usage", f"runs/{run}", f"grids/{grid}"):
+    for path in ("", "activity", "failures", "usage", f"runs/{run}", grid):
         page.goto(f"http://127.0.0.1:{site.port}/{path}")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
