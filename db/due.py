@@ -101,14 +101,15 @@ def handing_on(
 
     It may have other runs to end first, or wait for a back-off. If they were started here as well,
     two attempts would train at once until the lower one notices. Where only the scheduler reported
-    the end, there is no agent any more.
+    the end of the last attempt, there is no agent any more, whatever it had tried before.
 
     Args:
         connection: to the ledger.
         since: agents that ended before this moment hand nothing on any more.
         hands_on: whether the agents of a backend take a while for it.
     """
-    ended, other = m.attempts.alias("ended"), m.attempts.alias("other")
+    ended, other, later = (m.attempts.alias(name) for name in ("ended", "other", "later"))
+    is_later = (later.c.run_id == ended.c.run_id) & (later.c.number > ended.c.number)
     same_place = (other.c.token == ended.c.token) & (other.c.array_index == ended.c.array_index)
     is_busy = select(other.c.run_id).where(same_place, other.c.state.in_(LIVE)).exists()
     of_attempt = (m.events.c.run_id == ended.c.run_id) & (m.events.c.attempt == ended.c.number)
@@ -118,7 +119,7 @@ def handing_on(
         .join(m.allocations, m.allocations.c.token == ended.c.token)
         .join(m.runs, m.runs.c.run_id == ended.c.run_id)
         .where(m.runs.c.state == RunState.PENDING, ended.c.number > m.runs.c.tries_from)
-        .where(ended.c.state.in_(_TRIED_AGAIN))
+        .where(ended.c.state.in_(_TRIED_AGAIN), ~select(later.c.run_id).where(is_later).exists())
         .where((ended.c.ended_at > since) | (m.runs.c.not_before > since) | is_busy)
         .where(select(m.events.c.id).where(by_agent).exists())
     )

@@ -2,15 +2,18 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from vtjobs.db.adopt_allocations import adopt_allocation
 from vtjobs.db.ledger import LATER_S
 from vtjobs.db.scheduler_notes import away, note_away, take_turn
 from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import SchedulerUnreachable, Unauthenticated
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
+from vtjobs.jobs.workspace.allocation import Place as Allocated
 from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.orchestrator.backends.base import (
     JobState,
@@ -28,6 +31,7 @@ from vtjobs.orchestrator.requests import actions
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, started
 from ...support.lab import Lab, SleepingBackend
+from ...support.ledgers import an_allocation
 
 
 class SlowScheduler(SleepingBackend):
@@ -256,6 +260,24 @@ def test_what_only_the_scheduler_says_was_preempted_has_no_agent_and_is_started_
         run_id, 1, AttemptState.PREEMPTED, source="squeue", failure=FailureClass.STOPPED
     )
     assert dispatch(quiet_lab.context).attempts == 1
+
+
+def test_an_agent_that_died_in_its_second_try_hands_nothing_on(
+    quiet_lab: Lab, narrow: NarrowScheduler
+) -> None:
+    narrow.most = 5
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 1, started(), ended("failed", "crash"))
+    quiet_lab.tick(start=False)
+    ledger, token = quiet_lab.context.ledger, quiet_lab.attempts(run_id)[0].token
+    again = an_allocation([(run_id, 2)], token="vtj-again")
+    adopt_allocation(ledger, replace(again, inside=Allocated(token=token, index=0)))
+    journal(quiet_lab, run_id, 2, started(attempt=2))
+    quiet_lab.tick(start=False)
+    ledger.transition(run_id, 2, AttemptState.LOST, source="local", failure=FailureClass.AGENT_DIED)
+    quiet_lab.tick()
+    assert [attempt.state for attempt in quiet_lab.attempts(run_id)] == ["failed", "lost", "queued"]
 
 
 def test_a_cancel_that_does_not_reach_its_scheduler_keeps_nothing_else_from_being_done(
