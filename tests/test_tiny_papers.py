@@ -28,7 +28,7 @@ def test_what_is_chosen_of_a_grid_is_a_cell_of_its_last_stage(grid: str) -> None
     wanted = dict(part.split("=", 1) for part in CHOSEN[grid].split())
     cells = take_in(grid).expansion.cells
     parents = {cell.parent for cell in cells}
-    last = [cell.labels for number, cell in enumerate(cells) if number not in parents]
+    last = [cell.labels | cell.axes for number, cell in enumerate(cells) if number not in parents]
     assert any(wanted.items() <= labels.items() for labels in last)
 
 

@@ -364,7 +364,7 @@ def test_cancelling_one_queued_run_leaves_the_rest_of_its_array_in_the_queue(
 def test_a_controller_that_is_killed_and_comes_back_changes_nothing_for_a_running_grid(
     user: Cli, slurm: SlurmCluster
 ) -> None:
-    user.write("grid.yaml", slurm_grid(seeds="3", epochs=350))
+    user.write("grid.yaml", slurm_grid(seeds="3", epochs=200))
     user.ok("submit", "grid.yaml")
     runs = [OneRun(user, run["run_id"]) for run in user.json("runs", "all")]
     for run in runs:
@@ -383,6 +383,7 @@ def test_a_controller_that_is_killed_and_comes_back_changes_nothing_for_a_runnin
         assert [attempt["state"] for attempt in attempts(run.show())] == ["completed"]
 
 
+@pytest.mark.long
 @with_accounting
 def test_a_scancel_while_accounting_was_away_is_never_taken_for_a_lost_job(
     user: Cli, slurm: SlurmCluster
