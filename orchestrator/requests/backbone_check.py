@@ -161,13 +161,19 @@ def check_backbones(
     Args:
         expansion: the grid's cells.
         document: the grid's file.
-        halves: whether the grid allows smaller micro-batches, which BatchNorm's statistics do not
-            bear.
+        halves: whether the grid allows smaller micro-batches, on which BatchNorm's statistics would
+            depend.
     """
     keys, wanted = asked(expansion)
     found = answers(wanted)
     problems: list[Problem] = []
     for cell, key in zip(expansion.cells, keys, strict=True):
+        if halves and cell.spec.settings.recipe.sync_bn:
+            message = "shares that normalise together are not cut into micro-batches"
+            fix = "Remove halve_micro_batch, or set train: {sync_bn: false}"
+            refused = document.problem(("halve_micro_batch",), message, fix)
+            problems += [] if refused in problems else [refused]
+            continue
         answer = found.get(key)
         if answer is None:
             continue
@@ -191,10 +197,7 @@ def check_backbones(
             message = f"{least} is one image; BatchNorm on {small} needs at least two"
             fix = "Set train.drop_last: true or another train.batch_size"
             problem = document.problem(("train",), message, fix)
-        elif halves and (answer.batch_norm or _has_hidden_layer(head)):
-            name = (
-                f"backbone {cell.labels['backbone']}" if answer.batch_norm else f"head {head.name}"
-            )
+        elif halves and (name := _with_batch_norm(cell, answer)) is not None:
             message = f"{name} has BatchNorm, whose statistics depend on the micro-batch"
             problem = document.problem(("halve_micro_batch",), message, "Remove halve_micro_batch")
         if problem is not None and problem not in problems:
@@ -204,13 +207,23 @@ def check_backbones(
 
 def _normalises_one_value(cell: Cell, answer: Facts) -> str | None:
     """Return where BatchNorm sees one value of each channel of an image, or None."""
-    if answer.batch_norm and min(answer.grid) == 1:
-        return f"the 1x1 feature map of {cell.labels['backbone']}"
     if _has_hidden_layer(cell.spec.settings.head):
         return "the features of grafit"
     if cell.spec.settings.recipe.classifier == "mlp":
         return "the features of the classifier"
+    if answer.batch_norm and min(answer.grid) == 1:
+        return f"the 1x1 feature map of {cell.labels['backbone']}"
     return None
+
+
+def _with_batch_norm(cell: Cell, answer: Facts) -> str | None:
+    """Return what has BatchNorm, as a user calls it, or None."""
+    if cell.spec.settings.recipe.classifier == "mlp":
+        return "train.classifier: mlp"
+    if answer.batch_norm:
+        return f"backbone {cell.labels['backbone']}"
+    head = cell.spec.settings.head
+    return f"head {head.name}" if _has_hidden_layer(head) else None
 
 
 def _has_hidden_layer(head: HeadSettings) -> bool:

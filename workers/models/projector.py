@@ -65,14 +65,19 @@ def replace_classifier(model: Any, name: str, params: GrafitParameters) -> None:
 def widen_classifier(model: Any, name: str) -> None:
     """Put a classifier with a hidden layer in the place of a linear one (thesis, section 2.4.6).
 
+    A run that begins with the weights of another one with such a classifier takes over its hidden
+    layer, whatever the classes are.
+
     Args:
         model: of timm, or with its methods.
         name: of the backbone, for an error.
 
     Raises:
-        BackboneError: the classifier is no single linear layer.
+        BackboneError: the classifier is no single linear layer, or cannot be got at.
     """
-    found = model.get_classifier() if hasattr(model, "get_classifier") else None
+    if not hasattr(model, "get_classifier"):
+        raise BackboneError(f"backbone {name}: its classifier cannot be replaced")
+    found = model.get_classifier()
     if not isinstance(found, nn.Linear):
         raise BackboneError(
             f"backbone {name}: `classifier: mlp` takes the place of a linear classifier;"

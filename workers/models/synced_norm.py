@@ -23,8 +23,12 @@ class Meeting(Protocol):
 class Exchange(Protocol):
     """Gives every rank the rows of all ranks."""
 
+    @property
+    def counts(self) -> Sequence[bool]:
+        """Whether each of this rank's shares has images; its row is zeros if not."""
+
     def __call__(self, rows: Tensor) -> Tensor:
-        """Return rows of all shares.
+        """Return the rows of all shares, in their order.
 
         Args:
             rows: [this rank's shares, D] float64.
@@ -174,19 +178,22 @@ class _Normalise(torch.autograd.Function):
         """Return the gradients of weight, bias and the shares."""
         weight, center, scale, total, *shares = ctx.saved_tensors
         gradients = given[: len(shares)]
-        standard = [_standard(share, center, scale) for share in shares]
-        sums = [
-            torch.cat([_rows(gradient).sum(1), _rows(gradient.float() * value).sum(1)])
-            for gradient, value in zip(gradients, standard, strict=True)
-        ]
+        sums = []
+        for share, gradient in zip(shares, gradients, strict=True):
+            # Not kept: in float32 it is as large as the share, or twice.
+            standard = _standard(share, center, scale)
+            sums.append(torch.cat([_rows(gradient).sum(1), _rows(gradient * standard).sum(1)]))
         rows = torch.stack(sums).double()
         of_bias, of_weight = rows.sum(0).float().chunk(2)
         plain, along = (ctx.exchange(rows).sum(0) / total).float().chunk(2)
         factor = scale if weight is None else scale * weight.float()
         inputs = []
-        for share, gradient, value in zip(shares, gradients, standard, strict=True):
-            common = _wide(plain, share) + value * _wide(along, share)
-            inputs.append((_wide(factor, share) * (gradient.float() - common)).to(share.dtype))
+        for share, gradient, has_images in zip(shares, gradients, ctx.exchange.counts, strict=True):
+            found = gradient.float()
+            if has_images:
+                along_share = _standard(share, center, scale) * _wide(along, share)
+                found = found - _wide(plain, share) - along_share
+            inputs.append((_wide(factor, share) * found).to(share.dtype))
         return (
             None,
             None,

@@ -100,12 +100,13 @@ def _check_weights(question: Question, model: Any) -> None:
     if weights is not None and question.weights_file is not None:
         start_from(model, weights, Path(question.weights_file))
     if isinstance(teacher, BackboneSettings):
-        build(teacher, shape)
+        build(teacher, changed(shape, classifier="linear"))
     if parent is None:
         return
     given = build(parent.backbone, parent.shape, parent.head)
     if teacher == STAGE:
-        model = build(parent.backbone, changed(shape, task="classification"), parent.head)
+        taught = changed(shape, task="classification", classifier=parent.shape.classifier)
+        model = build(parent.backbone, taught, parent.head)
     sizes = f"at {parent.shape.image_size} and {shape.image_size} pixels"
     what = f"weights of {parent.backbone.model} {sizes}"
     taken(fit(model, given.state_dict(), what), question.init_only, what)

@@ -67,13 +67,20 @@ def make_distillation(
     if isinstance(params.teacher, str):
         assert plan.parent is not None and plan.init is not None
         backbone, head, weights = plan.parent.backbone, plan.parent.head, plan.init
+        classifier = plan.parent.recipe.classifier
     else:
         assert params.teacher.weights is not None, "a teacher has weights"
         path = plan.paths[params.teacher.weights.fingerprint]
         backbone, head, weights = params.teacher, None, Path(path)
+        classifier = "linear"
     # In evaluation there is no dropout; another image size gets its positions from those it was
     # trained with.
-    plain = ModelShape(channels=shape.channels, classes=shape.classes, image_size=shape.image_size)
+    plain = ModelShape(
+        channels=shape.channels,
+        classes=shape.classes,
+        image_size=shape.image_size,
+        classifier=classifier,
+    )
     model = build(backbone, plain, head)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     left = sorted(trained & set(load_weights(model, weights)))

@@ -1,7 +1,7 @@
 """The gradients of one optimizer step, added up over the shares of this rank."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..data.batches import Labels, Position
 from ..transfer import send
-from .empty_pass import backward_nothing
+from .empty_pass import backward_nothing, blanks, count_nothing, loss_of_nothing
 from .passes import Passed, Share, Shown
 from .trainee import frozen_statistics
 
@@ -66,7 +66,8 @@ class ShareByShare:
             draws = draws_of(training, [len(part.targets) for part in parts], virtual_rank)
             for number, part in enumerate(parts):
                 with self._sync(last and number == len(parts) - 1):
-                    with drawing(training, virtual_rank, number):
+                    seed(training, virtual_rank, number)
+                    with training.numerics.autocast():
                         passed = training.forward(*part.shown(draws[number]))
                     backward(training, loss_of(training, part, passed), examples)
                     count(training, part, passed)
@@ -92,37 +93,46 @@ class SideBySide:
 
     def add(self, shares: Sequence[Tensor]) -> None:
         training = self._training
-        found = [
-            (number, share)
-            for number in training.virtual_ranks
-            if (share := share_of(training, shares[number], number)) is not None
+        assert training.plan.micro_split == 1, "submission refuses halve_micro_batch"
+        mine = [share_of(training, shares[number], number) for number in training.virtual_ranks]
+        numbers = [
+            number if share is not None else None
+            for number, share in zip(training.virtual_ranks, mine, strict=True)
         ]
-        if not found:
-            self._backward_nothing(None)
-            return
         shown = [
-            share.shown(draws_of(training, [len(share.targets)], number)[0])
-            for number, share in found
+            blanks(training)
+            if share is None
+            else share.shown(draws_of(training, [len(share.targets)], number)[0])
+            for number, share in zip(training.virtual_ranks, mine, strict=True)
         ]
-        passed = self._pass(shown, [number for number, _ in found])
+        passed = self._pass(shown, numbers)
         losses = [
-            loss_of(training, share, one) for (_, share), one in zip(found, passed, strict=True)
+            loss_of_nothing(one) if share is None else loss_of(training, share, one)
+            for share, one in zip(mine, passed, strict=True)
         ]
         backward(training, torch.stack(losses).sum(), sum(len(share) for share in shares))
-        for (_, share), one in zip(found, passed, strict=True):
-            count(training, share, one)
+        for share, one in zip(mine, passed, strict=True):
+            if share is None:
+                count_nothing(training, one)
+            else:
+                count(training, share, one)
 
     def backward_nothing(self) -> None:
-        self._backward_nothing(self._training.virtual_ranks[0])
-
-    def _backward_nothing(self, number: int | None) -> None:
-        """As `backward_nothing`; the blank images count as a share's, or for nothing."""
-        backward_nothing(self._training, lambda shown: self._pass([shown], [number])[0])
+        training = self._training
+        shown = [blanks(training) for _ in training.virtual_ranks]
+        with frozen_statistics(training.statistics, True):
+            passed = self._pass(shown, training.virtual_ranks)
+        torch.stack([loss_of_nothing(one) for one in passed]).sum().backward()
+        for one in passed:
+            count_nothing(training, one)
 
     def _pass(self, shown: Sequence[Shown], numbers: Sequence[int | None]) -> list[Passed]:
-        found: list[Passed] = self._training.forward(
-            shown, numbers, lambda number: drawing(self._training, number or 0, 0)
-        )
+        training = self._training
+        # Shares that had one half-precision copy of a weight would add up its gradients in it.
+        with training.numerics.autocast(cache=False):
+            found: list[Passed] = training.forward(
+                shown, numbers, lambda place: seed(training, training.virtual_ranks[place], 0)
+            )
         return found
 
 
@@ -174,13 +184,10 @@ def draws_of(training: "Training", sizes: Sequence[int], virtual_rank: int) -> l
     )
 
 
-@contextlib.contextmanager
-def drawing(training: "Training", virtual_rank: int, part: int) -> Iterator[None]:
-    """Pass a part of a share forward: with its own dropout, at the recipe's precision."""
+def seed(training: "Training", virtual_rank: int, part: int) -> None:
+    """Have dropout and drop path draw what is this part of a share's own."""
     where = (training.epoch, training.step, virtual_rank, part)
     training.streams.seed_torch("drop", "backbone", *where)
-    with training.numerics.autocast():
-        yield
 
 
 def loss_of(training: "Training", part: Share, passed: Passed) -> Tensor:

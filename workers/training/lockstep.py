@@ -1,20 +1,21 @@
 """Forward passes of several shares side by side, which meet wherever they need each other.
 
 A BatchNorm layer that normalises by the whole batch needs the values of all shares at once. Each
-share keeps its own draws, augmentation and loss: its forward pass runs in a thread of its own as
-far as the next such layer, and the threads take turns, in the order of the shares. Never do two run
-at a time, so what is drawn does not depend on how fast one is.
+share keeps its own draws, augmentation and loss: its forward pass runs as far as the next such
+layer and waits there until the others have come as far, in the order of the shares.
+
+The passes are greenlets: they take turns in one thread. In threads of their own PyTorch would
+number the nodes of the graph for each thread, so that the order of the backward pass would depend
+on how long a process has lived, and cuDNN would choose its kernels anew in every thread.
 """
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
+from greenlet import getcurrent, greenlet
 from torch import Tensor, nn
 
 from ...jobs.run.settings import RecipeSettings
@@ -27,10 +28,6 @@ Result = TypeVar("Result")
 DIFFERENT = (
     "sync_bn: the shares of a batch must go through the same BatchNorm layers in the same order"
 )
-
-
-class _Abandoned(Exception):
-    """Another share's pass failed."""
 
 
 class Lockstep:
@@ -64,14 +61,15 @@ class Lockstep:
         """Return what the forward passes return; every rank must call.
 
         Args:
-            passes: of this rank's shares, at least one.
-            numbers: which shares of the batch these are; None: its images do not count, of a rank
-                that has none in this step.
+            passes: of this rank's shares, on every rank as many: the graphs are alike then, and
+                so is the order in which ranks exchange statistics and reduce gradients.
+            numbers: which shares of the batch these are; None: a share without images, for which
+                blank ones are passed. They do not enter the statistics.
 
         Raises:
             RuntimeError: the passes do not go through the same layers.
         """
-        exchange = Rows(self._group, self._shares, numbers)
+        exchange = RowExchange(self._group, self._shares, numbers)
         self._passes = running = _Passes(passes, exchange, self._group.device)
         try:
             return running.run()
@@ -96,22 +94,22 @@ class InLockstep(nn.Module):
         self,
         shown: Sequence[Shown],
         numbers: Sequence[int | None],
-        drawing: Callable[[int | None], AbstractContextManager[None]],
+        seed: Callable[[int], None],
     ) -> list[Passed]:
         """Return what the model returns for each share.
 
         Args:
-            shown: of each share.
+            shown: of each share of this rank.
             numbers: see `Lockstep.run`.
-            drawing: what a share of this number is passed forward in.
+            seed: makes what a share draws begin, by its place among the shares of this rank.
         """
 
-        def one(part: Shown, number: int | None) -> Passed:
-            with drawing(number):
-                found: Passed = self.model(*part)
+        def one(place: int, part: Shown) -> Passed:
+            seed(place)
+            found: Passed = self.model(*part)
             return found
 
-        passes = [partial(one, part, number) for part, number in zip(shown, numbers, strict=True)]
+        passes = [partial(one, place, part) for place, part in enumerate(shown)]
         return self._lockstep.run(passes, numbers)
 
 
@@ -132,19 +130,23 @@ def make_lockstep(model: nn.Module, recipe: RecipeSettings, group: Group) -> Loc
     return lockstep if synchronise(model, lockstep) else None
 
 
-class Rows:
+class RowExchange:
     """Exchanges rows of numbers between all shares of all ranks.
 
     Args:
         group: of this rank.
         shares: of the whole batch.
-        numbers: of this rank's shares; None: its row is left out.
+        numbers: see `Lockstep.run`.
     """
 
     def __init__(self, group: Group, shares: int, numbers: Sequence[int | None]) -> None:
         self._group = group
         self._shares = shares
         self._numbers = numbers
+
+    @property
+    def counts(self) -> list[bool]:
+        return [number is not None for number in self._numbers]
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the rows of all shares, [shares, D]; zeros for one without images."""
@@ -156,6 +158,30 @@ class Rows:
         return self._group.sum_on_device(every)
 
 
+@dataclass(slots=True)
+class _State:
+    """What PyTorch keeps for a thread, and every pass has for itself."""
+
+    draws: Tensor
+    on_gpu: Tensor | None
+    """Where the GPU's generator stands."""
+    has_gradients: bool
+    has_autocast: bool
+
+    @classmethod
+    def now(cls, device: torch.device) -> "_State":
+        on_gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        autocast = torch.is_autocast_enabled(device.type)
+        return cls(torch.get_rng_state(), on_gpu, torch.is_grad_enabled(), autocast)
+
+    def set(self, device: torch.device) -> None:
+        torch.set_rng_state(self.draws)
+        if self.on_gpu is not None:
+            torch.cuda.set_rng_state(self.on_gpu, device)
+        torch.set_grad_enabled(self.has_gradients)
+        torch.set_autocast_enabled(device.type, self.has_autocast)
+
+
 class _Passes(Generic[Result]):
     """The forward passes of one rank in one step."""
 
@@ -165,92 +191,50 @@ class _Passes(Generic[Result]):
         exchange: Exchange,
         device: torch.device,
     ) -> None:
-        self._todo = passes
         self._exchange = exchange
         self._device = device
-        self._changed = threading.Condition()
-        self._turn = 0
-        self._error: BaseException | None = None
-        self._here = threading.local()
-        self._layer: SyncedNorm | None = None
-        self._given: list[Tensor] = []
+        self._main = getcurrent()
+        self._results: list[Result] = []
+        self._running = [greenlet(partial(self._one, todo)) for todo in passes]
+        self._states = [_State.now(device) for _ in passes]
+        # What each share has come to its present layer with, and what it goes on with.
+        self._given: list[tuple[SyncedNorm, Tensor]] = []
         self._outputs: list[Tensor] = []
 
     def run(self) -> list[Result]:
-        if len(self._todo) == 1:
-            self._here.number = 0
-            return [self._todo[0]()]
-        with ThreadPoolExecutor(len(self._todo), thread_name_prefix="share") as threads:
-            found = [threads.submit(self._one, number) for number in range(len(self._todo))]
-        if self._error is not None:
-            raise self._error
-        return [future.result() for future in found]
+        before = _State.now(self._device)
+        try:
+            while not self._running[0].dead:
+                self._one_round()
+        finally:
+            for left in self._running:
+                # After an error in one of them the others still wait.
+                if not left.dead:
+                    left.throw()
+            before.set(self._device)
+        return self._results
 
     def meet(self, layer: SyncedNorm, values: Tensor) -> Tensor:
         """Wait until every share has got to the layer; return this one's output."""
-        number: int = self._here.number
-        if number == 0:
-            self._layer = layer
-        if self._layer is not layer or len(self._given) != number:
-            raise RuntimeError(DIFFERENT)
-        self._given.append(values)
-        if len(self._given) == len(self._todo):
-            self._outputs = layer.together(self._given, self._exchange)
-            self._given = []
-        if len(self._todo) > 1:
-            self._let_others_go_on(number)
+        number = len(self._given)
+        self._given.append((layer, values))
+        self._main.switch()
         return self._outputs[number]
 
-    def _one(self, number: int) -> Result:
-        self._here.number = number
-        try:
-            with self._on_device():
-                self._wait_for_turn(number)
-                found = self._todo[number]()
-                if self._given:
-                    raise RuntimeError(DIFFERENT)
-        except BaseException as error:
-            with self._changed:
-                if self._error is None and not isinstance(error, _Abandoned):
-                    self._error = error
-                self._changed.notify_all()
-            raise
-        self._pass_on(number)
-        return found
-
-    @contextlib.contextmanager
-    def _on_device(self) -> Iterator[None]:
-        """Have this thread work on the rank's device: each thread begins with the first one."""
-        if self._device.type != "cuda":
-            yield
+    def _one_round(self) -> None:
+        """Have every pass go on to its next layer, or to its end."""
+        self._given = []
+        for number, running in enumerate(self._running):
+            self._states[number].set(self._device)
+            running.switch()
+            self._states[number] = _State.now(self._device)
+        layers = {id(layer) for layer, _ in self._given}
+        if not self._given and all(one.dead for one in self._running):
             return
-        with torch.cuda.device(self._device):
-            yield
+        if len(self._given) < len(self._running) or len(layers) > 1:
+            raise RuntimeError(DIFFERENT)
+        layer = self._given[0][0]
+        self._outputs = layer.together([values for _, values in self._given], self._exchange)
 
-    def _let_others_go_on(self, number: int) -> None:
-        """Give the turn away and wait to get it back, with the generators as they were."""
-        state = self._draws()
-        self._pass_on(number)
-        self._wait_for_turn(number)
-        self._set_draws(state)
-
-    def _pass_on(self, number: int) -> None:
-        with self._changed:
-            self._turn = (number + 1) % len(self._todo)
-            self._changed.notify_all()
-
-    def _wait_for_turn(self, number: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._turn == number or self._error is not None)
-            if self._error is not None:
-                raise _Abandoned
-
-    def _draws(self) -> tuple[Tensor, Tensor | None]:
-        """Return where torch's own generators stand, from which layers draw."""
-        on_gpu = self._device.type == "cuda"
-        return torch.get_rng_state(), torch.cuda.get_rng_state(self._device) if on_gpu else None
-
-    def _set_draws(self, state: tuple[Tensor, Tensor | None]) -> None:
-        torch.set_rng_state(state[0])
-        if state[1] is not None:
-            torch.cuda.set_rng_state(state[1], self._device)
+    def _one(self, todo: Callable[[], Result]) -> None:
+        self._results.append(todo())

@@ -22,6 +22,7 @@ from ..heads.features import FeatureHead
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.projector import embed
 from ..models.pyramid import OnMaps
+from ..models.synced_norm import SyncedNorm
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
 from .parts import layer_groups
@@ -258,10 +259,15 @@ class Numerics:
     """None: float32 throughout."""
     scaler: Any
 
-    def autocast(self) -> Any:
+    def autocast(self, *, cache: bool = True) -> Any:
+        """Return the context of a forward pass.
+
+        Args:
+            cache: whether a weight is cast once for all of it.
+        """
         if self.dtype is None:
             return contextlib.nullcontext()
-        return torch.autocast(self.device.type, dtype=self.dtype)
+        return torch.autocast(self.device.type, dtype=self.dtype, cache_enabled=cache)
 
 
 def make_numerics(
@@ -323,10 +329,15 @@ def fused(optimizer: str, device: torch.device) -> dict[str, Any]:
 
 
 def layers_with_statistics(trainee: Trainee) -> list[nn.Module]:
-    """Return the layers whose running statistics must follow virtual rank 0."""
+    """Return the layers whose running statistics must follow virtual rank 0, or the whole batch.
+
+    Those of a lab's own head follow every share, but where they normalise by the whole batch.
+    """
     found = batch_norms(trainee.backbone)
     if isinstance(trainee.head, FeatureHead):
         found += trainee.head.layers_with_statistics()
+    elif trainee.head is not None:
+        found += [one for one in batch_norms(trainee.head) if isinstance(one, SyncedNorm)]
     return found
 
 

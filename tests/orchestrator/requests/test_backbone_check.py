@@ -126,6 +126,20 @@ def test_a_share_of_one_image_in_several_views_is_enough_for_a_hidden_layer(quie
         quiet_lab.prepare(text.replace("views: 2", "losses: [knn]"))
 
 
+@pytest.mark.parametrize(
+    ("train", "says"),
+    [
+        ("sync_bn: true", "shares that normalise together are not cut into micro-batches"),
+        ("classifier: mlp", "train.classifier: mlp has BatchNorm"),
+    ],
+)
+def test_what_normalises_by_a_batch_is_not_cut_into_micro_batches(
+    quiet_lab: Lab, train: str, says: str
+) -> None:
+    with pytest.raises(BadInput, match=says):
+        quiet_lab.prepare(tiny_grid(train=train, extra="halve_micro_batch: true"))
+
+
 def test_a_larger_classifier_needs_two_images_in_every_share(quiet_lab: Lab) -> None:
     # 899 images in batches of 449 leave one image.
     text = tiny_grid(train="classifier: mlp").replace("batch_size: 128", "batch_size: 449")

@@ -40,9 +40,7 @@ def images(sizes: Sequence[int] = SIZES) -> list[Tensor]:
     return [torch.randn(size, 3, 6, 6, generator=generator) for size in sizes]
 
 
-def passes(
-    found: nn.Module, lockstep: Lockstep, shares: Sequence[Tensor], shown: int | None = None
-) -> list[Tensor]:
+def passes(found: nn.Module, lockstep: Lockstep, shares: Sequence[Tensor]) -> list[Tensor]:
     todo = [partial(found, share) for share in shares]
     return lockstep.run(todo, list(range(len(shares))))
 
@@ -128,4 +126,8 @@ def test_a_share_that_does_not_count_changes_nothing() -> None:
     alone = lockstep.run([partial(found, share) for share in shares[:2]], [0, 2])
     beside = lockstep.run([partial(other, share) for share in shares], [0, 2, None])
     torch.testing.assert_close(beside[:2], alone, rtol=0, atol=0)
+    torch.stack([part.square().sum() for part in alone]).sum().backward()
+    losses = [part.square().sum() for part in beside[:2]]
+    torch.stack([*losses, beside[2].sum() * 0.0]).sum().backward()
+    torch.testing.assert_close(gradients(other), gradients(found), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(other.state_dict(), found.state_dict(), rtol=0, atol=0)

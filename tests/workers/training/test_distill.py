@@ -187,10 +187,11 @@ def test_a_head_of_the_labs_own_with_a_teacher_is_no_student() -> None:
 
 
 @pytest.mark.paper("DE-09")
+@pytest.mark.parametrize("classifier", ["linear", "mlp"])
 def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(
-    tmp_path: Path,
+    tmp_path: Path, classifier: str
 ) -> None:
-    teacher = run_spec(seed=3)
+    teacher = run_spec(seed=3, classifier=classifier)
     before = training(teacher, tmp_path / "teacher")
     before.run()
     init = max((tmp_path / "teacher").glob("step-*")) / "model.safetensors"

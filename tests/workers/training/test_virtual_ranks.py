@@ -92,7 +92,9 @@ def test_one_two_and_four_ranks_give_the_same_losses_and_running_statistics(
         ):
             assert other_sums == pytest.approx(sums, rel=1e-4)
             assert other_norm == pytest.approx(norm, rel=1e-3)
-            torch.testing.assert_close(other_buffers, buffers, rtol=1e-4, atol=1e-5)
+            # Adam makes a whole step of the rounding of a gradient that is nearly zero.
+            atol = 1e-4 if head == "grafit" else 1e-5
+            torch.testing.assert_close(other_buffers, buffers, rtol=1e-4, atol=atol)
         torch.testing.assert_close(
             other_end["model.safetensors"], end["model.safetensors"], rtol=1e-3, atol=1e-3
         )
