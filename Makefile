@@ -20,7 +20,7 @@ export OMP_NUM_THREADS ?= 1
 # A test run starts thousands of processes: without byte code on disk each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-papers docs test test-training test-clusters test-long test-long-alone test-long-clusters test-all-but-clusters test-all-clusters test-oldest lint bench constraints clean
+.PHONY: demo demo-papers docs test test-training test-clusters test-long test-long-alone test-long-clusters test-training-and-long test-all-clusters test-oldest lint bench constraints clean
 
 demo: .venv/.ready
 	.venv/bin/vtjobs submit quickstart --wait
@@ -46,10 +46,9 @@ test-long-alone: .venv/.ready-test
 test-long-clusters: .venv/.ready-test
 	$(PYTEST) -m "long and clusters" -n $(CLUSTER_WORKERS) --dist worksteal
 
-# For CI: collecting the tests takes half a minute, and while trainings wait for each other's processes
-# other tests compute.
-test-all-but-clusters: .venv/.ready-test
-	$(PYTEST) -m "not clusters" -n $(WORKERS) --dist worksteal
+# Collecting the tests takes half a minute: CI does it once for two of these.
+test-training-and-long: .venv/.ready-test
+	$(PYTEST) -m "(training or long) and not clusters" -n $(WORKERS) --dist worksteal
 
 test-all-clusters: .venv/.ready-test
 	$(PYTEST) -m clusters -n $(CLUSTER_WORKERS) --dist worksteal
