@@ -57,10 +57,7 @@ class Recipe(BaseModel):
     )
     sync_bn: bool = Field(
         False,
-        description=(
-            "BatchNorm normalises by the whole batch; otherwise each virtual rank does by its own"
-            " images"
-        ),
+        description="BatchNorm normalises by the whole batch, not by a virtual rank's images",
     )
 
     # Optimizer and schedule
@@ -263,9 +260,7 @@ class Recipe(BaseModel):
     )
     classifier: Literal["linear", "mlp"] = Field(
         "linear",
-        description=(
-            "the backbone's last layer, or two linear layers with BatchNorm and ReLU between"
-        ),
+        description="the backbone's last layer, or two with BatchNorm and ReLU between them",
     )
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         None,

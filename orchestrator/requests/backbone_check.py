@@ -168,41 +168,40 @@ def check_backbones(
     found = answers(wanted)
     problems: list[Problem] = []
     for cell, key in zip(expansion.cells, keys, strict=True):
+        problem = None
         if halves and cell.spec.settings.recipe.sync_bn:
             message = "shares that normalise together are not cut into micro-batches"
             fix = "Remove halve_micro_batch, or set train: {sync_bn: false}"
-            refused = document.problem(("halve_micro_batch",), message, fix)
-            problems += [] if refused in problems else [refused]
-            continue
-        answer = found.get(key)
-        if answer is None:
-            continue
-        where = cell.entries[0].path
-        head = cell.spec.settings.head
-        problem = None
-        if answer.error is not None:
-            problem = document.problem(where, answer.error)
-        elif not head.is_own and HEADS[head.name].is_spatial and min(answer.grid) < 2:
-            size = "x".join(map(str, answer.grid))
-            message = (
-                f"backbone {cell.labels['backbone']} has a {size} token grid; head {head.name}"
-                " needs at least 2x2"
-            )
-            problem = document.problem(
-                where, message, "Raise train.image_size or use a smaller patch"
-            )
-        elif (small := _normalises_one_value(cell, answer)) and _fewest(cell) * head.views == 1:
-            whole = cell.spec.settings.recipe.sync_bn
-            least = "the smallest batch" if whole else "a virtual rank's smallest share of a batch"
-            message = f"{least} is one image; BatchNorm on {small} needs at least two"
-            fix = "Set train.drop_last: true or another train.batch_size"
-            problem = document.problem(("train",), message, fix)
-        elif halves and (name := _with_batch_norm(cell, answer)) is not None:
-            message = f"{name} has BatchNorm, whose statistics depend on the micro-batch"
-            problem = document.problem(("halve_micro_batch",), message, "Remove halve_micro_batch")
+            problem = document.problem(("halve_micro_batch",), message, fix)
+        elif (answer := found.get(key)) is not None:
+            problem = _problem(cell, answer, document, halves=halves)
         if problem is not None and problem not in problems:
             problems.append(problem)
     return problems
+
+
+def _problem(cell: Cell, answer: Facts, document: Document, *, halves: bool) -> Problem | None:
+    """Return why a backbone that has been asked about cannot be made or carry its head."""
+    where, head = cell.entries[0].path, cell.spec.settings.head
+    if answer.error is not None:
+        return document.problem(where, answer.error)
+    if not head.is_own and HEADS[head.name].is_spatial and min(answer.grid) < 2:
+        size = "x".join(map(str, answer.grid))
+        message = (
+            f"backbone {cell.labels['backbone']} has a {size} token grid; head {head.name}"
+            " needs at least 2x2"
+        )
+        return document.problem(where, message, "Raise train.image_size or use a smaller patch")
+    if (small := _normalises_one_value(cell, answer)) and _fewest(cell) * head.views == 1:
+        whole = cell.spec.settings.recipe.sync_bn
+        least = "the smallest batch" if whole else "a virtual rank's smallest share of a batch"
+        message = f"{least} is one image; BatchNorm on {small} needs at least two"
+        fix = "Set train.drop_last: true or another train.batch_size"
+        return document.problem(("train",), message, fix)
+    if halves and (name := _with_batch_norm(cell, answer)) is not None:
+        message = f"{name} has BatchNorm, whose statistics depend on the micro-batch"
+        return document.problem(("halve_micro_batch",), message, "Remove halve_micro_batch")
+    return None
 
 
 def _normalises_one_value(cell: Cell, answer: Facts) -> str | None:
