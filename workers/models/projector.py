@@ -57,9 +57,8 @@ def replace_classifier(model: Any, name: str, params: GrafitParameters) -> None:
             f"backbone {name}: a projector needs a linear classifier to replace;"
             f" this one is {type(found).__name__}. Write projector: none"
         )
-    parent, _, attribute = classifier_path(model).rpartition(".")
     made = two_layers(found.in_features, params.dim) if params.projector == "mlp" else found
-    setattr(model.get_submodule(parent), attribute, Projector(made))
+    _put(model, Projector(made))
 
 
 def widen_classifier(model: Any, name: str) -> None:
@@ -83,9 +82,13 @@ def widen_classifier(model: Any, name: str) -> None:
             f"backbone {name}: `classifier: mlp` takes the place of a linear classifier;"
             f" this one is {type(found).__name__}. Write classifier: linear"
         )
+    _put(model, two_layers(found.in_features, found.out_features))
+
+
+def _put(model: Any, layers: nn.Module) -> None:
+    """Put layers in the place of what a model gives out as its classifier."""
     parent, _, attribute = classifier_path(model).rpartition(".")
-    made = two_layers(found.in_features, found.out_features)
-    setattr(model.get_submodule(parent), attribute, made)
+    setattr(model.get_submodule(parent), attribute, layers)
 
 
 def classifier_path(model: Any) -> str:

@@ -97,7 +97,7 @@ class SyncedNorm(_BatchNorm):
         self.num_batches_tracked.add_(1)
         return 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
 
-    def together(self, shares: Sequence[Tensor], exchange: Exchange) -> list[Tensor]:
+    def normalise_shares(self, shares: Sequence[Tensor], exchange: Exchange) -> list[Tensor]:
         """Return the normalised values of this rank's shares, and move the running statistics.
 
         Args:

@@ -14,7 +14,6 @@ from .passes import Passed, Share, Shown
 from .trainee import frozen_statistics
 
 if TYPE_CHECKING:
-    from .lockstep import Lockstep
     from .loop import Training
 
 
@@ -83,13 +82,11 @@ class SideBySide:
     """All shares at once, which meet at layers that normalise by the whole batch.
 
     Args:
-        training: of this rank.
-        lockstep: where they meet.
+        training: of this rank; its model is an `InLockstep`.
     """
 
-    def __init__(self, training: "Training", lockstep: "Lockstep") -> None:
+    def __init__(self, training: "Training") -> None:
         self._training = training
-        self._lockstep = lockstep
 
     def add(self, shares: Sequence[Tensor]) -> None:
         training = self._training

@@ -234,7 +234,9 @@ class _Passes(Generic[Result]):
         if len(self._given) < len(self._running) or len(layers) > 1:
             raise RuntimeError(DIFFERENT)
         layer = self._given[0][0]
-        self._outputs = layer.together([values for _, values in self._given], self._exchange)
+        self._outputs = layer.normalise_shares(
+            [values for _, values in self._given], self._exchange
+        )
 
     def _one(self, todo: Callable[[], Result]) -> None:
         self._results.append(todo())

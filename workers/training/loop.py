@@ -167,7 +167,7 @@ class Training:
         self.gradients: Gradients = ShareByShare(self)
         if self.lockstep is not None:
             self.model = InLockstep(self.trainee, self.lockstep)
-            self.gradients = SideBySide(self, self.lockstep)
+            self.gradients = SideBySide(self)
         if self.group.world_size > 1:
             self.model = in_ddp(self.model, self.group)
         self.forward: Callable[..., Any] = self.model
