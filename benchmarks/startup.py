@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from vtjobs.workers.data import augment
 from vtjobs.workers.data.decoded import Decoder, Fit
 from vtjobs.workers.data.image_set import ImageSet
-from vtjobs.workers.data.image_trees import Listed
+from vtjobs.workers.data.listed import Listed
 
 WAYS = ("float64", "decoded", "mapped")
 

@@ -233,14 +233,23 @@ Archives = Annotated[
 ]
 
 
-def data_prepare(names: Names, source: Archives = None) -> None:
+Pack = Annotated[
+    bool,
+    typer.Option("--pack", help="Copy the images into a few large files, read from then on."),
+]
+
+
+def data_prepare(names: Names, source: Archives = None, pack: Pack = False) -> None:
     """Download and verify datasets, image folders and weights.
 
     Each name is a dataset (see `vtjobs data list`), the path of an image folder (with a slash in
     it), or weights:MODEL for timm's pretrained weights. Where a dataset can only be had from its
     makers, --from unpacks their archives, checks them and puts them where vtjobs looks for them.
+
+    --pack helps where a shared file system is slow with many small files, or limits their number.
     """
-    _data(names, *([] if source is None else ["--from", str(source)]))
+    archives = [] if source is None else ["--from", str(source)]
+    _data(names, *archives, *(["--pack"] if pack else []))
 
 
 def data_verify(names: Names) -> None:

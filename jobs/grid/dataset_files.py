@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import catalogue
 from .archives import sources
+from .packs import is_packed
 
 # What can be fetched from where it was published; the others lie on a cluster already, or need an
 # account.
@@ -27,8 +28,12 @@ def missing(name: str, data_root: Path, sets: Iterable[str] = ()) -> str | None:
         sets: further evaluation sets that are needed.
     """
     facts = catalogue.datasets()[name]
-    wanted: dict[str, int] = dict(facts.get("files", {}))
+    # Once a dataset is packed, its files may be removed.
+    has_pack = all(is_packed(data_root, name, split) for split in ("train", "test"))
+    wanted: dict[str, int] = {} if has_pack else dict(facts.get("files", {}))
     for one in sets:
+        if is_packed(data_root, name, one):
+            continue
         wanted |= facts.get("sets", {}).get(one, {}).get("files", {})
     for relative, least in wanted.items():
         found = _size(data_root / relative, is_folder=relative.endswith("/"), least=least)

@@ -13,11 +13,14 @@ from torch import Tensor
 
 from ...jobs.grid import catalogue
 from ...jobs.grid.dataset_files import remedy
+from ...jobs.grid.packs import index_of
 from ...jobs.run.settings import DatasetSettings
 from ..errors import DataError, DataMissing
 from ..randomness import Streams
 from . import image_trees, masks, objects, own
 from .image_set import ImageSet
+from .listed import Listed
+from .packs import read_split
 from .pickled import arrays_in
 
 
@@ -103,7 +106,7 @@ def labels_of(
 def load(
     dataset: DatasetSettings, split: str, *, data_root: Path, paths: dict[str, str]
 ) -> ImageSet:
-    """Load a split of a dataset.
+    """Load a split of a dataset: from its pack, where it has one.
 
     Args:
         dataset: of a run.
@@ -113,6 +116,25 @@ def load(
 
     Raises:
         DataError: files are missing or have the wrong number of images.
+    """
+    index = index_of(data_root, pack_name(dataset), split)
+    if not dataset.is_own and index.is_file():
+        return _as_described(read_split(index), dataset, split)
+    return load_files(dataset, split, data_root=data_root, paths=paths)
+
+
+def pack_name(dataset: DatasetSettings) -> str:
+    """Return what a dataset is packed as: its name, or of an image folder its fingerprint."""
+    return dataset.fingerprint if dataset.name == "folder" else dataset.name
+
+
+def load_files(
+    dataset: DatasetSettings, split: str, *, data_root: Path, paths: dict[str, str]
+) -> ImageSet:
+    """Load a split of a dataset from the files that it came in.
+
+    Raises:
+        DataError: as `load`.
     """
     name = dataset.name
     further = catalogue.datasets().get(name, {}).get("sets", {})
@@ -140,6 +162,17 @@ def load(
             ) from error
     else:
         raise DataError(f"unknown dataset {name!r}")
+    return _as_described(loaded, dataset, split)
+
+
+def _as_described(loaded: ImageSet, dataset: DatasetSettings, split: str) -> ImageSet:
+    """Return a split that has as many images as it should, and no other classes.
+
+    Raises:
+        DataError: it has not.
+    """
+    name = dataset.name
+    further = catalogue.datasets().get(name, {}).get("sets", {})
     counts = {"train": dataset.train, "test": dataset.test}
     expected = counts.get(split, further.get(split, {}).get("count", len(loaded)))
     if len(loaded) != expected:
@@ -227,7 +260,7 @@ def _flowers(root: Path, split: str) -> ImageSet:
         datasets.Flowers102(str(root), split=part)
         for part in (("train", "val") if split == "train" else ("test",))
     ]
-    found = image_trees.Listed(
+    found = Listed(
         pair for part in parts for pair in zip(part._image_files, part._labels, strict=True)
     )
     return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
@@ -247,7 +280,7 @@ def load_folder(root: Path, split: str) -> ImageSet:
         raise DataError(
             f"dataset folder {split_folder} has different classes from {root / 'train'}"
         )
-    found = image_trees.Listed((Path(path), label) for path, label in data.samples)
+    found = Listed((Path(path), label) for path, label in data.samples)
     return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
 
 
@@ -295,9 +328,7 @@ def _with_objects(found: objects.Annotated) -> ImageSet:
     )
 
 
-def _listed(
-    read: Callable[..., image_trees.Listed], **more: Any
-) -> Callable[[Path, str], ImageSet]:
+def _listed(read: Callable[..., Listed], **more: Any) -> Callable[[Path, str], ImageSet]:
     def load_tree(root: Path, split: str) -> ImageSet:
         # Several datasets may share a folder.
         found = read(root.parent, split, **more)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...jobs.grid.image_folder import MASK_SUFFIX, MASKS, PICTURES, TEST_FOLDERS, is_image
 from ..errors import STORAGE_ERRORS, DataError, DataMissing
-from .image_trees import Listed
+from .listed import Listed
 
 # In a mask: a pixel without a class, which is neither trained on nor scored.
 IGNORED = 255

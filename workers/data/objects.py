@@ -20,7 +20,7 @@ from ...jobs.grid.coco_file import (
 from ...jobs.grid.image_folder import PICTURES
 from ...jobs.grid.object_folder import annotations_of, test_part
 from ..errors import DataError, DataMissing
-from .image_trees import Listed
+from .listed import Listed
 
 Size = tuple[int, int]
 """Height and width, pixels."""

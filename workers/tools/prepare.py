@@ -13,19 +13,26 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.config.host import cpu_count
+from ...jobs.documents import from_plain
 from ...jobs.errors import BadInput, did_you_mean, suggest
 from ...jobs.grid import catalogue
 from ...jobs.grid.dataset_files import FETCHED
 from ...jobs.grid.image_folder import describe_folder, file_sha256
+from ...jobs.grid.packs import index_of, is_packed
+from ...jobs.grid.resolve_dataset import IMAGENET
+from ...jobs.run.settings import DatasetSettings
 from ...jobs.units import plural
 from ..data.datasets import load, load_folder
 from ..data.image_set import ImageSet
 from ..data.object_pipeline import check_size
+from ..data.packs import read_split
 from ..errors import DataError, DataMissing
 from .each import each
+from .pack import pack
 from .transfer import Transfer
 from .unpack import archives_in, set_archives_in, sets_there, unpack
 
@@ -69,6 +76,22 @@ def prepare(name: str, root: Path, *, download: bool = True, source: Path | None
     return told
 
 
+def packed(name: str, root: Path) -> str:
+    """Pack a dataset or a folder of images that is ready; return a line that says where it is now.
+
+    Raises:
+        BadInput: it is none, or its images cannot be packed.
+        DataError: it cannot be read, or there is no room.
+    """
+    if name.startswith("weights:"):
+        raise BadInput(f"--pack: {name} is one file")
+    if "/" not in name:
+        return pack(catalogue.dataset(name), root, source=root)
+    folder = Path(name).expanduser()
+    facts = {"name": "folder", "channels": 3, **IMAGENET, **describe_folder(folder)}
+    return pack(from_plain(facts, DatasetSettings), root, source=folder)
+
+
 def _no_dataset(name: str, root: Path, *, download: bool, source: Path | None) -> str:
     """Make weights or a folder of images ready."""
     if source is not None:
@@ -78,11 +101,17 @@ def _no_dataset(name: str, root: Path, *, download: bool, source: Path | None) -
     folder = Path(name).expanduser()
     facts = describe_folder(folder, progress=_count)
     if not download:
-        _require_readable(name, [load_folder(folder, split) for split in ("train", "test")])
-    return (
-        f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
-        f" {facts['fingerprint']}"
-    )
+        indices = [index_of(root, str(facts["fingerprint"]), split) for split in ("train", "test")]
+        parts = [load_folder(folder, split) for split in ("train", "test")]
+        _require_readable(name, parts + [read_split(one) for one in indices if one.is_file()])
+    return _line(name, facts, pack_name=str(facts["fingerprint"]), root=root)
+
+
+def _line(name: str, facts: dict[str, Any], *, pack_name: str, root: Path) -> str:
+    """Return what is told of a dataset that is there."""
+    sizes = f"{facts['train']} train, {facts['test']} test, {facts['classes']} classes"
+    packed = ", packed" if is_packed(root, pack_name, "train") else ""
+    return f"{name}: {sizes}, {facts['fingerprint']}{packed}"
 
 
 def _with_further_sets(name: str, source: Path, root: Path) -> str:
@@ -177,10 +206,7 @@ def _verified(name: str, root: Path) -> str:
             print(f"set {split} is not available: {error}", file=sys.stderr)
     if missing:
         print(f"sets that are not there: {', '.join(_shortened(missing))}", file=sys.stderr)
-    return (
-        f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
-        f" {facts['fingerprint']}"
-    )
+    return _line(name, facts, pack_name=name, root=root)
 
 
 def _fetched(name: str, source: str, root: Path) -> str:
@@ -214,7 +240,9 @@ def _fetched(name: str, source: str, root: Path) -> str:
 
 
 def _count(files: int) -> None:
-    print(f"\r{files} files", end="", file=sys.stderr, flush=True)
+    # The next line is written over it.
+    if sys.stderr.isatty():
+        print(f"\r\033[K{files} files\r", end="", file=sys.stderr, flush=True)
 
 
 def _download(name: str, folder: Path) -> None:
@@ -267,15 +295,19 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--from", dest="source", type=Path)
+    parser.add_argument("--pack", action="store_true")
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
+
+    def tell(name: str) -> str:
+        told = prepare(name, options.data, download=not options.verify, source=options.source)
+        if not options.pack:
+            return told
+        print(told, flush=True)
+        return packed(name, options.data)
+
     try:
-        return each(
-            options.names,
-            lambda name: prepare(
-                name, options.data, download=not options.verify, source=options.source
-            ),
-        )
+        return each(options.names, tell)
     except KeyboardInterrupt:
         return INTERRUPTED
 

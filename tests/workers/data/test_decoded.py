@@ -20,7 +20,7 @@ from torchvision.transforms import functional as F
 from vtjobs.workers.data import decoded
 from vtjobs.workers.data.decoded import Decoded, Decoder, Fit
 from vtjobs.workers.data.image_set import ImageSet
-from vtjobs.workers.data.image_trees import Listed
+from vtjobs.workers.data.listed import Listed
 from vtjobs.workers.errors import DataError
 
 FIT = Fit(size=16, kernel="bicubic", crop_pct=0.875)

@@ -1,6 +1,7 @@
 """The larger datasets, read from small trees in the layouts that they are published in."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.states import FailureClass
 from vtjobs.workers.data.datasets import DOMAINS, load, load_folder
 from vtjobs.workers.data.image_set import ImageSet
-from vtjobs.workers.data.image_trees import Listed
+from vtjobs.workers.data.listed import Listed
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.ranks.failure import classify
 from vtjobs.workers.tools.prepare import prepare
@@ -48,6 +49,18 @@ def test_imagenet_is_numbered_in_the_order_of_its_class_ids(tmp_path: Path) -> N
     assert _levels(train) == pytest.approx([40, 40, 0, 0, 80, 80], abs=3)
     test = _load("imagenet1k", "test", tmp_path, classes=3, test=3)
     assert test.pil(0).mode == "RGB", "grey pictures have three channels as well"
+
+
+def test_listing_a_tree_asks_for_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        _picture(tmp_path / "imagenet1k" / "train" / f"n{number % 2}" / f"{number}.JPEG", 0)
+    asked: list[object] = []
+    real = os.stat
+    monkeypatch.setattr(
+        os, "stat", lambda *words, **named: asked.append(words) or real(*words, **named)
+    )
+    assert len(_load("imagenet1k", "train", tmp_path, classes=2, train=30)) == 30
+    assert not [words for words in asked if ".JPEG" in str(words)]
 
 
 @pytest.mark.paper("DE-17")
