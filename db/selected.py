@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, not_, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, and_, not_, or_, select
 
 from ..jobs.errors import BadInput, NothingMatched, did_you_mean, suggest
 from ..jobs.names import RUN_ID_PREFIX
@@ -12,11 +12,8 @@ from ..jobs.run.selector import FIELDS, Condition, Selection, axis_text
 from . import cell_names, tags
 from . import models as m
 
-_COLUMNS = {
-    "cell": m.cells.c.cell_id,
-    "state": m.runs.c.state,
-    "run": m.runs.c.run_id,
-}
+_IDS = {"cell": m.cells.c.cell_id, "run": m.runs.c.run_id}
+_COLUMNS = {**_IDS, "state": m.runs.c.state}
 # Of longer lists of values the beginning is printed.
 MOST = 12
 
@@ -138,10 +135,16 @@ def _named(connection: Connection, name: str) -> Any:
     if grids:
         return _in_grids(grids)
     if RUN_ID_PREFIX.match(name):
-        matches = m.runs.c.run_id.like(f"{name}%")
+        matches = _begins(m.runs.c.run_id, name)
         if connection.execute(select(m.runs.c.run_id).where(matches).limit(1)).first() is not None:
             return matches
     raise NothingMatched(_sentences(f"no run and no grid {name!r}", *_instead(connection, name)))
+
+
+def _begins(column: Column[str], value: str) -> ColumnElement[bool]:
+    """Return whether an id is this one, or begins so where enough of it is given."""
+    is_beginning = RUN_ID_PREFIX.match(value) is not None
+    return column.startswith(value, autoescape=True) if is_beginning else column == value
 
 
 def _in_grids(grids: Sequence[str]) -> Any:
@@ -186,8 +189,10 @@ def _condition(connection: Connection, condition: Condition) -> Any:
         found = _in_grids(_grids_of_users(connection, set(given)))
     elif condition.field == "tag":
         found = tags.have_one_of(given)
-    elif condition.field in _COLUMNS:
-        found = _COLUMNS[condition.field].in_(given)
+    elif condition.field == "state":
+        found = m.runs.c.state.in_(given)
+    elif condition.field in _IDS:
+        found = or_(*(_begins(_IDS[condition.field], value) for value in given))
     elif condition.field in cell_names.NAMES:
         found = cell_names.have_one_of(condition.field, given)
     else:
@@ -277,7 +282,8 @@ def _absent(connection: Connection, condition: Condition) -> list[str]:
     texts = [axis_text(value) for value in there]
     found = []
     for text in condition.values:
-        if any(map(_matcher((text,)), there)):
+        is_one = _matcher((text,))
+        if any(is_one(value) or (field in _IDS and value.startswith(text)) for value in there):
             continue
         near = did_you_mean(text, texts)
         known = f"Known: {_listed(texts)}" if texts else ""

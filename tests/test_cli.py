@@ -13,7 +13,7 @@ import pytest
 
 from .conftest import finished
 from .support.cli import Cli
-from .support.grids import tiny_grid
+from .support.grids import ENDLESS, tiny_grid
 from .support.scheduler import Commands
 
 GRID = tiny_grid(heads="[supervised, relvit]", seeds="2", epochs=3)
@@ -424,7 +424,7 @@ def test_doctor_reports_on_a_fresh_machine(cli: Cli) -> None:
 
 
 def test_an_interrupt_while_waiting_ends_with_130_and_loses_nothing(cli: Cli) -> None:
-    cli.write("grid.yaml", tiny_grid(name="slow", seeds="2", epochs=400))
+    cli.write("grid.yaml", tiny_grid(name="slow", seeds="2", epochs=ENDLESS))
     process = cli.start("submit", "grid.yaml", "--wait")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

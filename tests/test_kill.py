@@ -23,13 +23,11 @@ from vtjobs.jobs.workspace.paths import Workspace
 
 from .conftest import end_processes, processes_of
 from .support.cli import Cli
-from .support.grids import tiny_grid
+from .support.grids import ENDLESS, tiny_grid
 from .support.lab import children, is_running, wait_for, weights_of
 from .support.postgres import PostgresServer
 
 pytestmark = pytest.mark.training
-
-ENDLESS = 100_000
 
 
 def words_of(pid: int) -> list[str]:

@@ -15,7 +15,7 @@ from vtjobs.jobs.workspace.paths import Workspace
 
 from .conftest import end_processes
 from .support.cli import Cli
-from .support.grids import tiny_grid
+from .support.grids import ENDLESS, tiny_grid
 from .support.strangers import as_stranger, contents, needs_root
 
 pytestmark = pytest.mark.training
@@ -59,7 +59,7 @@ def everything_that_writes(user: Umasked) -> None:
     user.does("evaluate", "tiny", "--sets", "test")
     user.does("rerun", "tiny", "--yes")
     user.does("wait", "tiny")
-    user.write("later.yaml", tiny_grid(name="later", seeds="2", epochs=1000))
+    user.write("later.yaml", tiny_grid(name="later", seeds="2", epochs=ENDLESS))
     user.does("submit", "later.yaml")
     user.does("hold", "later")
     user.does("cancel", "later", "--yes")

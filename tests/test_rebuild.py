@@ -17,7 +17,7 @@ from vtjobs.db.engine import open_engine, parse_url, reading
 
 from .conftest import end_processes
 from .support.cli import Cli
-from .support.grids import tiny_grid
+from .support.grids import ENDLESS, tiny_grid
 from .support.lab import wait_for
 from .test_kill import agents, kill
 
@@ -99,7 +99,7 @@ def train_and_fail(cli: Cli) -> None:
     heads = '["trip.py:Trip": {weight: 1.0}]'
     cli.write("trips.yaml", tiny_grid(name="trips", heads=heads, extra="retries: 1"))
     cli.write("tiny.yaml", tiny_grid(epochs=3))
-    cli.write("long.yaml", tiny_grid(name="long", seeds="1", epochs=100_000))
+    cli.write("long.yaml", tiny_grid(name="long", seeds="1", epochs=ENDLESS))
     assert cli("submit", "trips.yaml", "--wait").returncode == 4
     stone.unlink()
     again = cli.json("runs", "trips")[0]["run_id"]

@@ -91,7 +91,8 @@ def _of_memory(cause: Cause, retry: str, settings: GridSettings) -> str:
         keys = "halve_micro_batch: true" + (" and retries: 2" if settings.retries < 2 else "")
         return (
             f"Set {keys} in the grid file and submit it again. The same run then tries again with"
-            " half the micro-batch"
+            " half the micro-batch. With BatchNorm that is refused: raise train.virtual_ranks or"
+            f" lower train.batch_size {_NEW_RUNS}, which makes new runs"
         )
     return (
         f"Raise train.virtual_ranks or lower train.batch_size {_NEW_RUNS}, which makes new runs. Or"

@@ -69,6 +69,23 @@ def test_a_value_of_an_axis_selects_its_cells_and_numbers_are_compared_as_number
     assert ids(swept, word) == of_cells(*cells)
 
 
+@pytest.mark.parametrize("length", [4, 9, 16])
+def test_a_run_and_a_cell_are_selected_by_the_beginning_of_their_ids(
+    swept: World, length: int
+) -> None:
+    grid = paper_grid("swept", cells=3, seeds=2)
+    run, cell = grid.runs[0][0], grid.cells[1].cell_id
+    assert ids(swept, f"run={run[:length]}") == [run]
+    assert ids(swept, f"cell={cell[:length]}") == of_cells(1)
+    assert ids(swept, "swept", f"cell!={cell[:length]}") == of_cells(0, 2)
+
+
+def test_three_characters_of_an_id_select_nothing(swept: World) -> None:
+    run = paper_grid("swept", cells=3, seeds=2).runs[0][0]
+    with pytest.raises(NothingMatched):
+        ids(swept, f"run={run[:3]}")
+
+
 def test_a_value_of_an_axis_can_be_left_out_and_narrowed(swept: World) -> None:
     assert ids(swept, "swept", "train.lr!=0.001") == of_cells(1, 2)
     assert ids(swept, "train.lr!=0.001,0.01") == sorted([*of_cells(2), *ids(swept, "plain")])

@@ -14,9 +14,10 @@ from vtjobs.orchestrator.backends.ray.api import Api
 from vtjobs.orchestrator.backends.ray.submission import selector
 
 from ..support.cli import Cli
+from ..support.grids import ENDLESS
 from ..support.ray import RayCluster
 from ..support.ray_user import between, ray_grid, secrets_in, states, submit, wait_for
-from ..support.site import ENDLESS, agents, attempts, family, gone
+from ..support.site import agents, attempts, family, gone
 
 pytestmark = pytest.mark.xdist_group("ray")
 # What no node has: with nodes to come, such a job waits.
@@ -70,7 +71,8 @@ def test_a_second_grid_of_another_shape_gets_its_turn_before_the_first_one_has_e
 ) -> None:
     # Of the first, an agent is on each of the two nodes with runs for a long time; a run of the
     # second needs both.
-    user.ok("submit", user.write("first.yaml", ray_grid(name="first", seeds="16", epochs=150)))
+    first = ray_grid(name="first", seeds="16", epochs=30, slow=True)
+    user.ok("submit", user.write("first.yaml", first))
     wait_for(lambda: len(agents(user)) == 2)
     wide = ray_grid(name="second", resources="nodes: 2", train="virtual_ranks: 2, lr: 0.001")
     user.ok("submit", user.write("second.yaml", wide))

@@ -18,15 +18,16 @@ from vtjobs.orchestrator.loop.tick import tick
 from ..conftest import end_processes
 from ..support import unattended
 from ..support.cli import Cli
+from ..support.grids import ENDLESS
 from ..support.lab import children, parent_of, weights_of
 from ..support.ray import RayCluster
 from ..support.ray_user import finish, ray_grid, states, submit, wait_for
-from ..support.site import ENDLESS, OneRun, agents, attempts, family, gone, kill
+from ..support.site import OneRun, agents, attempts, family, gone, kill
 from ..support.slurm import SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("ray")
 # Long enough to be interrupted, and saved every second.
-LONG = {"epochs": 80, "extra": "checkpoint_every: 1s"}
+LONG = {"epochs": 50, "slow": True, "extra": "checkpoint_every: 1s"}
 
 
 def saved_step(run: OneRun) -> int:
@@ -45,7 +46,7 @@ def interrupted(user: Cli) -> tuple[OneRun, int]:
 def test_a_run_goes_on_from_its_last_checkpoint_whichever_of_its_processes_is_killed(
     user: Cli,
 ) -> None:
-    (run,) = submit(user, ray_grid(epochs=300, extra="checkpoint_every: 1s"))
+    (run,) = submit(user, ray_grid(epochs=90, slow=True, extra="checkpoint_every: 1s"))
     saved = []
     for number in (1, 2, 3):
         wait_for(lambda number=number: run.events(number, "checkpoint"))
@@ -132,7 +133,7 @@ def after_the_lease(user: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_orphan_of_a_head_that_is_gone_finishes_its_run_and_nothing_is_doubled(
     user: Cli, ray: RayCluster
 ) -> None:
-    (run,) = submit(user, ray_grid(epochs=500, extra="checkpoint_every: 1s"))
+    (run,) = submit(user, ray_grid(epochs=200, slow=True, extra="checkpoint_every: 1s"))
     wait_for(lambda: run.events(1, "checkpoint"))
     (agent,) = agents(user)
     orphan(agent, ray)

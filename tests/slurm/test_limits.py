@@ -11,6 +11,7 @@ from vtjobs.jobs.workspace.lineage import completed_by, read_attempt
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 
 from ..support import unattended
+from ..support.grids import ENDLESS
 from ..support.lab import wait_for as wait_as_long
 from ..support.slurm import SlurmCluster, with_accounting
 from ..support.slurm_user import LATER, SlurmUser, slurm_grid, wait_for
@@ -18,7 +19,6 @@ from ..support.slurm_user import LATER, SlurmUser, slurm_grid, wait_for
 pytestmark = with_accounting
 
 # Trains until it is told to stop.
-ENDLESS = 100_000
 # Of a walltime of two minutes, and a job's second start, on a machine that does much else.
 PATIENCE_S = 400.0
 

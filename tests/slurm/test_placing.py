@@ -14,11 +14,11 @@ from vtjobs.jobs.workspace.lineage import read_attempt
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.slurm.exclude import exclude
 
+from ..support.grids import ENDLESS
 from ..support.lab import children
 from ..support.slurm import SlurmCluster, with_accounting
 from ..support.slurm_user import SlurmUser, counted, slurm_grid, wait_for
 
-ENDLESS = 100_000
 WHOLE = ("partition: gpu,", "partition: whole,")
 
 

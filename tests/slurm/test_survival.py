@@ -17,9 +17,9 @@ from vtjobs.jobs.workspace.lineage import candidates
 
 from ..conftest import end_processes
 from ..support.cli import Cli
+from ..support.grids import ENDLESS
 from ..support.lab import wait_for, weights_of
 from ..support.site import (
-    ENDLESS,
     OneRun,
     agents,
     attempts,
@@ -147,7 +147,7 @@ def test_a_preempted_run_with_grace_saves_and_goes_on_by_itself(
     user: Cli, slurm: SlurmCluster
 ) -> None:
     with partition_with(slurm, "low", GraceTime=20):
-        run = submit(user, slurm_grid(epochs=150, slurm="partition: low"))
+        run = submit(user, slurm_grid(epochs=40, slow=True, slurm="partition: low"))
         run.trains(1, epochs=3)
         preempt(slurm)
         end = run.ends(1)
@@ -212,8 +212,8 @@ def stands_still(run: OneRun) -> bool:
 def test_a_run_goes_on_elsewhere_when_its_node_dies_with_everything_on_it(
     user: Cli, slurm: SlurmCluster
 ) -> None:
-    run = submit(user, slurm_grid(epochs=250, extra="checkpoint_every: 1s"))
-    node = run.trains(1, epochs=30)
+    run = submit(user, slurm_grid(epochs=60, slow=True, extra="checkpoint_every: 1s"))
+    node = run.trains(1, epochs=10)
     slurm.kill(node, steps=True)
     saved = newest_checkpoint(run, 1)
     document = finish(user, run)
@@ -256,7 +256,7 @@ def test_the_zombie_of_a_node_whose_daemon_died_fences_itself_and_nothing_more_o
 def test_a_run_on_a_node_that_an_administrator_sets_down_goes_on_elsewhere(
     user: Cli, slurm: SlurmCluster
 ) -> None:
-    run = submit(user, slurm_grid(epochs=120))
+    run = submit(user, slurm_grid(epochs=30, slow=True))
     node = run.trains(1, epochs=3)
     slurm.node_down(node)
     document = finish(user, run)
@@ -266,7 +266,7 @@ def test_a_run_on_a_node_that_an_administrator_sets_down_goes_on_elsewhere(
 
 
 def test_a_run_on_a_node_that_is_drained_finishes_there(user: Cli, slurm: SlurmCluster) -> None:
-    run = submit(user, slurm_grid(epochs=100))
+    run = submit(user, slurm_grid(epochs=25, slow=True))
     node = run.trains(1, epochs=3)
     slurm.ask("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
     document = finish(user, run)
@@ -276,7 +276,7 @@ def test_a_run_on_a_node_that_is_drained_finishes_there(user: Cli, slurm: SlurmC
 def test_after_a_killed_agent_the_run_goes_on_from_its_last_checkpoint(
     user: Cli, slurm: SlurmCluster
 ) -> None:
-    run = submit(user, slurm_grid(epochs=120, extra="checkpoint_every: 1s"))
+    run = submit(user, slurm_grid(epochs=40, slow=True, extra="checkpoint_every: 1s"))
     wait_for(lambda: run.events(1, "checkpoint"))
     (agent,) = agents(user)
     processes = family(agent)
@@ -319,7 +319,7 @@ def test_a_run_whose_host_ran_out_of_memory_is_told_as_such(user: Cli, slurm: Sl
 def test_a_job_that_is_suspended_and_resumed_stays_one_attempt(
     user: Cli, slurm: SlurmCluster
 ) -> None:
-    run = submit(user, slurm_grid(epochs=120))
+    run = submit(user, slurm_grid(epochs=40, slow=True))
     run.trains(1, epochs=3)
     job = run.job(slurm)
     slurm.ask("scontrol", "suspend", job)
@@ -364,7 +364,7 @@ def test_cancelling_one_queued_run_leaves_the_rest_of_its_array_in_the_queue(
 def test_a_controller_that_is_killed_and_comes_back_changes_nothing_for_a_running_grid(
     user: Cli, slurm: SlurmCluster
 ) -> None:
-    user.write("grid.yaml", slurm_grid(seeds="3", epochs=200))
+    user.write("grid.yaml", slurm_grid(seeds="3", epochs=60, slow=True))
     user.ok("submit", "grid.yaml")
     runs = [OneRun(user, run["run_id"]) for run in user.json("runs", "all")]
     for run in runs:

@@ -13,11 +13,11 @@ import pytest
 from vtjobs.jobs.workspace.lineage import completed_by, read_attempt
 from vtjobs.jobs.workspace.paths import Workspace
 
+from ..support.grids import ENDLESS
 from ..support.slurm import SlurmCluster, with_accounting
 from ..support.slurm_user import LATER, SlurmUser, counted, slurm_grid, wait_for
 
 # Trains until it is told to stop.
-ENDLESS = 100_000
 
 
 def only_run(user: SlurmUser) -> str:

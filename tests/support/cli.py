@@ -19,6 +19,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+from .grids import write_grid
+
 # What commands import when they run; torch, timm and ray are never among it.
 PRELOADED = (
     "vtjobs.cli",
@@ -134,5 +136,5 @@ class Cli:
         return json.loads(self.ok(*words, "--json", **env))
 
     def write(self, name: str, text: str) -> str:
-        (self.folder / name).write_text(text)
+        write_grid(self.folder / name, text)
         return name

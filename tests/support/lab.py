@@ -31,6 +31,8 @@ from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.lanes import Lane
 from vtjobs.workers.agent.template_client import Forge
 
+from .grids import write_grid
+
 PATIENCE_S = 90.0
 
 
@@ -91,7 +93,7 @@ class Lab:
 
     def prepare(self, text: str) -> Prepared:
         path = self.folder / "grid.yaml"
-        path.write_text(text)
+        write_grid(path, text)
         return prepare(self.context.config, str(path), changes={}, max_runs=1000, at=time.time())
 
     def submit(self, text: str) -> list[str]:

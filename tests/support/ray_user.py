@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .cli import Cli
+from .grids import slow_line
 from .lab import wait_for as wait_as_long
 from .ray import RayCluster
 from .site import TINY, OneRun, attempts
@@ -21,7 +22,7 @@ PATIENCE_S = 180.0
 
 def ray_grid(
     *, seeds: str = "1", epochs: int = 1, resources: str = "", ray: str = "", extra: str = "", name: str = "tiny",
-    train: str = "",
+    train: str = "", slow: bool = False,
 ) -> str:  # fmt: skip
     """Return a grid of tiny runs; an epoch takes some hundredths of a second."""
     changes = ", ".join(
@@ -43,6 +44,7 @@ recipe: quickstart
 train: {{{changes}}}
 resources: {{{wanted}}}
 backend: {{ray: {{{ray}}}}}
+{slow_line(epochs, slow)}
 {extra}
 """
 

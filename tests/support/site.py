@@ -15,19 +15,18 @@ from vtjobs.jobs.workspace.lineage import AttemptRecord, read_attempt
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 
 from .cli import Cli
+from .grids import slow_line
 from .lab import children, is_running, wait_for
 from .slurm import SlurmCluster
 
 TINY = "{patch_size: 8, embed_dim: 16, depth: 1, num_heads: 2}"
-# Epochs of a run that does not end by itself within a test.
-ENDLESS = 100_000
 PATIENCE_S = 180.0
 
 
 def slurm_grid(
     *, seeds: str = "1", epochs: int = 60, backbone: str = TINY, train: str = "", resources: str = "",
     slurm: str = "", extra: str = "", name: str = "tiny", dataset: str = "digits",
-    heads: str = "[supervised]",
+    heads: str = "[supervised]", slow: bool = False,
 ) -> str:  # fmt: skip
     """Return a grid of tiny runs for a cluster; an epoch takes some hundredths of a second."""
     changes = ", ".join(
@@ -48,6 +47,7 @@ recipe: quickstart
 train: {{{changes}}}
 resources: {{{asked}}}
 backend: {{slurm: {{{slurm}}}}}
+{slow_line(epochs, slow)}
 {extra}
 """
 

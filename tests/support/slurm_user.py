@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .cli import Cli
-from .grids import TINY_BACKBONE
+from .grids import TINY_BACKBONE, slow_line
 from .lab import wait_for as wait_as_long
 from .slurm import SCRIPTS, SlurmCluster
 
@@ -31,6 +31,7 @@ def slurm_grid(
     site: str = "",
     more: str = "heads: [supervised]",
     walltime: str = "10m",
+    slow: bool = False,
 ) -> str:
     """Return a grid whose runs take about a second each on a node, once its template is warm."""
     changes = ", ".join(
@@ -47,6 +48,7 @@ recipe: quickstart
 train: {{{changes}}}
 resources: {{{wanted}, walltime: {walltime}}}
 backend: {{slurm: {{partition: gpu, {site}}}}}
+{slow_line(epochs, slow)}
 {more}
 """
 

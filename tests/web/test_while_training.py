@@ -23,7 +23,7 @@ pytestmark = [
 @pytest.fixture
 def address(cli: Cli) -> Iterator[str]:
     """Where `vtjobs ui` serves the pages, as it prints it."""
-    cli.write("grid.yaml", tiny_grid(seeds="2", epochs=150))
+    cli.write("grid.yaml", tiny_grid(seeds="2", epochs=40, slow=True))
     cli.ok("submit", "grid.yaml", "--hold")
     server = cli.start("ui", "--port", "0", "--every", "1")
     assert server.stdout is not None

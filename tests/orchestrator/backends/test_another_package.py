@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ...support.cli import Cli
-from ...support.grids import tiny_grid
+from ...support.grids import ENDLESS, tiny_grid
 from ...support.lab import wait_for
 
 pytestmark = pytest.mark.training
@@ -51,7 +51,7 @@ def test_its_runs_are_trained_and_counted(user: Cli) -> None:
 
 
 def test_its_runs_are_cancelled(user: Cli) -> None:
-    text = tiny_grid(seeds="1", epochs=100_000, extra="backend: nohup")
+    text = tiny_grid(seeds="1", epochs=ENDLESS, extra="backend: nohup")
     run(user, "submit", user.write("grid.yaml", text))
     wait_for(lambda: runs(user)[0]["state"] == "running")
     run(user, "cancel", "all")

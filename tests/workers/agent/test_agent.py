@@ -20,10 +20,8 @@ from vtjobs.orchestrator.requests import actions
 from vtjobs.workers.agent.agent import Agent
 from vtjobs.workers.agent.template_client import Forge
 
-from ...support.grids import tiny_grid
+from ...support.grids import ENDLESS, tiny_grid
 from ...support.lab import Lab, children, is_running, serve, templates, wait_for
-
-ENDLESS = 100_000
 
 
 def start(lab: Lab, allocation: Allocation, **environment: str) -> subprocess.Popen[bytes]:

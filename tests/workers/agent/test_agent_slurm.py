@@ -16,12 +16,11 @@ from vtjobs.jobs.run.states import ExitCode
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.backends.slurm.on_node import SlurmNode
 
-from ...support.grids import tiny_grid
+from ...support.grids import ENDLESS, tiny_grid
 from ...support.lab import Lab, templates, wait_for
 from ...support.nodes import end_of, journal, start_agent
 from ...support.scheduler import Commands, job_line
 
-ENDLESS = 100_000
 ELEMENT = {"SLURM_JOB_ID": "43", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0"}
 
 
@@ -290,7 +289,7 @@ def test_what_could_not_be_submitted_is_tried_by_the_next_agent_that_ends(
 def handed_on_at_a_limit(lab: Lab, commands: Commands) -> tuple[str, Allocation]:
     """Have a walltime end a run while the scheduler takes no further job."""
     commands.answers("sbatch", "exit 1")
-    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=200))
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=40, slow=True))
     allocation = lab.allocate(
         [run_id], backend="slurm", checkpoint_every_s=3600, argv=handed_to(commands)
     )

@@ -26,11 +26,8 @@ from vtjobs.workers.agent.template_client import Forge
 from vtjobs.workers.checkpoints.manifest import verify
 from vtjobs.workers.process import DUMP_SIGNAL
 
-from ...support.grids import tiny_grid
+from ...support.grids import ENDLESS, tiny_grid
 from ...support.lab import Lab, a_template, is_running, serve, wait_for
-
-# Long enough to be interrupted, whatever the machine.
-ENDLESS = 100_000
 
 
 def endless(**changes: str) -> str:

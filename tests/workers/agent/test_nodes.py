@@ -9,11 +9,9 @@ import pytest
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.atomic_files import read_json
 
-from ...support.grids import tiny_grid
+from ...support.grids import ENDLESS, tiny_grid
 from ...support.lab import Lab, children, is_running, wait_for
 from ...support.nodes import end_of, journal, on_two_nodes, start_agent, start_nodes
-
-ENDLESS = 100_000
 
 
 def two_ranks(*, seeds: str = "1", epochs: int = ENDLESS) -> str:

@@ -16,7 +16,7 @@ from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.orders import reuse_of
 from vtjobs.workers.agent.template_client import Forge, TemplateDied
 
-from ...support.grids import tiny_grid
+from ...support.grids import ENDLESS, tiny_grid
 from ...support.lab import Lab, a_template, is_running, serve, wait_for
 from ...support.training import VIT, run_spec
 
@@ -106,7 +106,7 @@ def test_a_process_that_diverged_does_no_other_run(lab: Lab, own_forge: Forge) -
 
 
 def test_a_process_that_was_stopped_does_no_other_run(lab: Lab, own_forge: Forge) -> None:
-    long = tiny_grid(seeds="1", epochs=100_000)
+    long = tiny_grid(seeds="1", epochs=ENDLESS)
     allocation = lab.allocate(lab.submit(long) + lab.submit(tiny_grid(seeds="1")))
     first = lab.host(allocation, own_forge, position=0, lane=0)
     serve(own_forge, first, until=lambda: first.position.get("step", 0) > 0)
@@ -171,7 +171,7 @@ def test_a_run_that_was_taken_is_not_ended_because_the_agent_listens_late(
 
 
 def test_a_crash_in_a_later_run_of_a_process_is_that_runs(lab: Lab, own_forge: Forge) -> None:
-    long = tiny_grid(seeds="1", epochs=100_000)
+    long = tiny_grid(seeds="1", epochs=ENDLESS)
     allocation = lab.allocate(lab.submit(tiny_grid(seeds="1")) + lab.submit(long))
     first = lab.host(allocation, own_forge, position=0, lane=0)
     serve(own_forge, first)
@@ -185,7 +185,7 @@ def test_a_crash_in_a_later_run_of_a_process_is_that_runs(lab: Lab, own_forge: F
 
 
 def test_a_stop_reaches_a_run_that_has_not_been_taken_yet(lab: Lab, own_forge: Forge) -> None:
-    long = tiny_grid(seeds="1", epochs=100_000)
+    long = tiny_grid(seeds="1", epochs=ENDLESS)
     allocation = lab.allocate(lab.submit(tiny_grid(seeds="1")) + lab.submit(long))
     serve(own_forge, lab.host(allocation, own_forge, position=0, lane=0))
     until_idle(own_forge)
