@@ -66,6 +66,7 @@ def environment_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/environ").read_text().split("\0")
 
 
+@pytest.mark.long
 def test_a_second_grid_of_another_shape_gets_its_turn_before_the_first_one_has_ended(
     user: Cli, ray: RayCluster
 ) -> None:
