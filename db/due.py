@@ -1,13 +1,14 @@
 """The pending runs that may start now, for the dispatcher."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, func, not_, select
 
 from ..jobs.run.states import LIVE, AttemptState, RunState
 from . import models as m
+from .parts import is_among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,23 @@ _NUMBER = (
 )
 
 
-def due_runs(connection: Connection, now: float) -> list[DueRun]:
+def due_runs(
+    connection: Connection,
+    now: float,
+    *,
+    held: Mapping[str, Iterable[str]],
+    only: Mapping[str, Iterable[str]],
+) -> list[DueRun]:
     """Return the pending runs whose back-off is over and whose parent has completed or is live.
 
     They are ordered by grid, and within it as the grid lists them.
+
+    Args:
+        connection: to the ledger.
+        now: seconds since 1970.
+        held: grid -> runs of it to leave out. There may be a hundred thousand that nobody releases
+            for days, so they are not even read.
+        only: grid -> its runs that are not left out; of other grids all.
     """
     parent, tried = m.runs.alias("parent"), m.attempts.alias("tried")
     is_live = tried.c.state.in_(LIVE) & (tried.c.run_id == m.runs.c.parent)
@@ -67,6 +81,8 @@ def due_runs(connection: Connection, now: float) -> list[DueRun]:
             | (parent.c.state == RunState.COMPLETED)
             | m.allocations.c.job_id.is_not(None)
         )
+        .where(not_(is_among(connection, held)))
+        .where(m.runs.c.grid_id.not_in(list(only)) | is_among(connection, only))
         .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
     )
     rows = connection.execute(query)

@@ -41,37 +41,66 @@ class Closed:
     text: str
 
 
-def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]:
-    """Read a grid's markers once; return the function that says why a run must not start.
+class Markers:
+    """A grid's markers, read once."""
 
-    That function returns None for a run that may start.
-    """
+    def __init__(
+        self,
+        *,
+        held: Iterable[str] = (),
+        shut: Closed | None = None,
+        first: Iterable[str] = (),
+        waits: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Take in what the markers say.
+
+        Args:
+            held: the runs that the user holds.
+            shut: why none may start.
+            first: the runs of the canary.
+            waits: whether the others wait for these.
+        """
+        self.held = frozenset(held)
+        self._shut, self._first, self._waits = shut, frozenset(first), cache(waits)
+
+    @property
+    def only(self) -> frozenset[str] | None:
+        """The runs that alone may start, where they are not held; None: all."""
+        if self._shut is not None:
+            return frozenset()
+        return self._first if self._waits() else None
+
+    def __call__(self, run_id: str) -> Closed | None:
+        """Return why a run must not start; None: it may."""
+        if run_id in self.held:
+            return Closed(Marker.HOLD, "held")
+        if self._shut is not None:
+            return self._shut
+        if run_id not in self._first and self._waits():
+            return Closed(Marker.CANARY, "waits for the canary")
+        return None
+
+
+def closed(workspace: Workspace, grid_id: str) -> Markers:
+    """Read a grid's markers; return what says why one of its runs must not start."""
     try:
         hold = read_marker(workspace, grid_id, "hold")
         canary = read_marker(workspace, grid_id, "canary")
         breaker = read_marker(workspace, grid_id, "breaker")
     except DamagedFile as error:
         # Whatever it said, a release is the way to say otherwise.
-        unreadable = Closed(Marker.BREAKER, str(error))
-        return lambda run_id: unreadable
-    held, first = frozenset(hold.get("runs", ())), frozenset(canary.get("runs", ()))
+        return Markers(shut=Closed(Marker.BREAKER, str(error)))
+    first = frozenset(canary.get("runs", ()))
+    shut = None
+    if breaker:
+        cause = breaker.get("message") or breaker.get("signature", "")
+        shut = Closed(Marker.BREAKER, f"circuit breaker: {cause}")
 
-    @cache
     def waits() -> bool:
         # Nobody may have made a pass since the canary's first epochs.
         return bool(first) and not canary.get("passed") and not _have_trained(workspace, first)
 
-    def why(run_id: str) -> Closed | None:
-        if run_id in held:
-            return Closed(Marker.HOLD, "held")
-        if breaker:
-            cause = breaker.get("message") or breaker.get("signature", "")
-            return Closed(Marker.BREAKER, f"circuit breaker: {cause}")
-        if run_id not in first and waits():
-            return Closed(Marker.CANARY, "waits for the canary")
-        return None
-
-    return why
+    return Markers(held=hold.get("runs", ()), shut=shut, first=first, waits=waits)
 
 
 def trip(

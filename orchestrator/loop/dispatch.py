@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...db import bad_nodes, lookups, queries, scheduler_notes
-from ...db.due import DueRun, due_runs, handing_on
+from ...db.due import DueRun, handing_on
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...db.rebuild import adopt_allocations
@@ -22,10 +22,10 @@ from ...jobs.run.states import RunState
 from ...jobs.run.turns import Claim, share
 from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
-from ...jobs.workspace.markers import Closed, closed
 from ..backends.base import Room, SubmitOutcome
 from .context import Context
 from .hidden_limits import HiddenLimits
+from .open_runs import open_runs
 from .plan import pack, shape_of, spread
 
 # How long a submitter may take from writing an allocation down to hearing from the scheduler.
@@ -102,7 +102,6 @@ def _has_turn(context: Context, name: str, part: str, grid_ids: Set[str], total:
 def _due(context: Context) -> dict[str, list[DueRun]]:
     """Return the pending runs that may start now, by grid."""
     found: dict[str, list[DueRun]] = defaultdict(list)
-    markers: dict[str, Callable[[str], Closed | None]] = {}
     now = context.clock()
     with reading(context.ledger.engine) as connection:
         handed_on = handing_on(
@@ -110,15 +109,11 @@ def _due(context: Context) -> dict[str, list[DueRun]]:
             since=now - HAND_ON_S,
             hands_on=lambda backend: context.backend(backend).hands_on,
         )
-        rows = due_runs(connection, now)
+        rows = open_runs(connection, context.workspace, now)
     for row in rows:
         if row.backend is not None and not context.backend(row.backend).chains:
             continue
-        if row.run_id in handed_on:
-            continue
-        if row.grid_id not in markers:
-            markers[row.grid_id] = closed(context.workspace, row.grid_id)
-        if markers[row.grid_id](row.run_id) is None:
+        if row.run_id not in handed_on:
             found[row.grid_id].append(row)
     return found
 

@@ -15,15 +15,14 @@ import time
 from pathlib import Path
 
 from ...db import queries
-from ...db.due import due_runs
 from ...db.engine import reading
 from ...jobs.config.config import load_config
 from ...jobs.errors import VtjobsError
-from ...jobs.workspace.markers import closed
 from ...jobs.workspace.presence import Presence
 from ..backends.local.backend import LocalQueue
 from ..backends.local.secrets import take_secrets
 from .context import Context, open_context
+from .open_runs import open_runs
 from .tick import Effort, Report, tick
 
 logger = logging.getLogger("vtjobs.keep")
@@ -66,15 +65,10 @@ def is_needed(context: Context, report: Report) -> bool:
             row.backend == BACKEND for row in queries.live_attempts(connection)
         ):
             return True
-        later = [
-            run for run in due_runs(connection, float("inf")) if run.not_before > context.clock()
-        ]
+        due = open_runs(connection, context.workspace, float("inf"))
+        later = [run for run in due if run.not_before > context.clock()]
         settings = queries.grid_settings(connection, {run.grid_id for run in later})
-    return any(
-        settings[run.grid_id].backend == BACKEND
-        and closed(context.workspace, run.grid_id)(run.run_id) is None
-        for run in later
-    )
+    return any(settings[run.grid_id].backend == BACKEND for run in later)
 
 
 def main() -> int:

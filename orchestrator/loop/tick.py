@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...db import bad_nodes, queries, scheduler_notes
-from ...db.due import due_runs
 from ...db.engine import reading
 from ...db.ingest import ingest_live
 from ...db.rebuild import adopt_allocations
@@ -30,6 +29,7 @@ from .before_start import words_before_start
 from .context import Context, require_workspace
 from .dispatch import dispatch, known_tokens, launch, stored_allocation
 from .guard import guard
+from .open_runs import open_runs
 from .places import place_of
 from .reconcile import Action, Decision, LiveAttempt, decide
 
@@ -165,7 +165,7 @@ def _awaited(context: Context) -> set[str]:
     if not scheduler_notes.away(context.ledger):
         return set()
     with reading(context.ledger.engine) as connection:
-        grids = {run.grid_id for run in due_runs(connection, float("inf"))}
+        grids = {run.grid_id for run in open_runs(connection, context.workspace, float("inf"))}
         settings = queries.grid_settings(connection, grids)
     return {context.part(found.backend, found.site) for found in settings.values()}
 
