@@ -46,10 +46,13 @@ def page(chromium: Browser, site: Site) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     found = context.new_page()
     found.set_default_timeout(20_000)
+    # Five seconds by itself, which a busy machine may take.
+    expect.set_options(timeout=20_000)
     found.on("pageerror", lambda error: faults.append(str(error)))
     found.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
     found.on("response", lambda one: faults.append(one.url) if one.status >= 400 else None)
     yield found
+    expect.set_options(timeout=5_000)
     context.close()
     assert not faults
 
