@@ -235,7 +235,7 @@ Archives = Annotated[
 
 Pack = Annotated[
     bool,
-    typer.Option("--pack", help="Copy the images into a few large files, read from then on."),
+    typer.Option("--pack", help="Copy the images into a few large files; runs then read these."),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import catalogue
 from .archives import sources
-from .packs import is_packed
+from .pack_places import is_packed
 
 # What can be fetched from where it was published; the others lie on a cluster already, or need an
 # account.
@@ -29,11 +29,13 @@ def missing(name: str, data_root: Path, sets: Iterable[str] = ()) -> str | None:
     """
     facts = catalogue.datasets()[name]
     # Once a dataset is packed, its files may be removed.
+    absent = [one for one in sets if not is_packed(data_root, name, one)]
     has_pack = all(is_packed(data_root, name, split) for split in ("train", "test"))
-    wanted: dict[str, int] = {} if has_pack else dict(facts.get("files", {}))
-    for one in sets:
-        if is_packed(data_root, name, one):
-            continue
+    # Other labels of a part's images are read beside its files.
+    reads_files = any("over" in facts.get("sets", {}).get(one, {}) for one in absent)
+    needs_own = reads_files or not has_pack
+    wanted: dict[str, int] = dict(facts.get("files", {})) if needs_own else {}
+    for one in absent:
         wanted |= facts.get("sets", {}).get(one, {}).get("files", {})
     for relative, least in wanted.items():
         found = _size(data_root / relative, is_folder=relative.endswith("/"), least=least)
@@ -42,6 +44,17 @@ def missing(name: str, data_root: Path, sets: Iterable[str] = ()) -> str | None:
         if found < least:
             return f"{relative} is incomplete"
     return None
+
+
+def with_same_files(name: str) -> list[str]:
+    """Return the other known datasets that are read from files of this one's folder."""
+
+    def folders(other: str) -> set[str]:
+        files = catalogue.datasets()[other].get("files", {})
+        return {relative.partition("/")[0] for relative in files}
+
+    own = folders(name)
+    return [other for other in catalogue.datasets() if other != name and folders(other) & own]
 
 
 def _size(path: Path, *, is_folder: bool, least: int) -> int | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...jobs.grid import catalogue
 from ...jobs.grid.dataset_files import remedy
-from ...jobs.grid.packs import index_of
+from ...jobs.grid.pack_places import contents_of, pack_folder
 from ...jobs.run.settings import DatasetSettings
 from ..errors import DataError, DataMissing
 from ..randomness import Streams
@@ -106,7 +106,7 @@ def labels_of(
 def load(
     dataset: DatasetSettings, split: str, *, data_root: Path, paths: dict[str, str]
 ) -> ImageSet:
-    """Load a split of a dataset: from its pack, where it has one.
+    """Load a split of a dataset: from its pack where there is one, and that is whole.
 
     Args:
         dataset: of a run.
@@ -117,9 +117,13 @@ def load(
     Raises:
         DataError: files are missing or have the wrong number of images.
     """
-    index = index_of(data_root, pack_name(dataset), split)
-    if not dataset.is_own and index.is_file():
-        return _as_described(read_split(index), dataset, split)
+    folder = pack_folder(data_root, pack_name(dataset))
+    if not dataset.is_own and (contents := contents_of(folder, split)) is not None:
+        try:
+            found = read_split(folder, contents)
+        except FileNotFoundError as error:
+            raise DataMissing(f"{error.filename} of a packed dataset is gone") from error
+        return _as_described(found, dataset, split)
     return load_files(dataset, split, data_root=data_root, paths=paths)
 
 

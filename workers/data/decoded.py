@@ -308,7 +308,8 @@ def _key(images: ImageSet, fit: Fit) -> str:
         digest.update(images.images.contiguous().numpy().tobytes())
     for path in images.files or ():
         digest.update(os.fsencode(path) + b"\0")
-    # Enough to see that a dataset was prepared again, without a look at each file.
+    # Enough to see that a dataset was prepared again, without a look at each file. A packed one has
+    # none, but its tar files are named after what is in them.
     sampled = list(images.files or ())
     for path in sampled[:: max(1, len(sampled) // SAMPLED_FILES)]:
         with contextlib.suppress(OSError):

@@ -55,7 +55,9 @@ class ImageSet:
     reader: Reader | None = None
     """Index -> PIL image, where they have not."""
     files: Sequence[Path] | None = None
-    """Where they lie, where each has a file of its own."""
+    """What names each of them, where they are opened one by one: of a packed one its tar file, and
+    its name in that.
+    """
     mode: str = "RGB"
     """Pillow's, of the images that are opened one by one."""
     places: Tensor | None = None

@@ -1,15 +1,21 @@
 """Pack a dataset: copy its images into a few large files, from which runs then read them."""
 
 import errno
+import fcntl
+import os
 import shutil
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from ...jobs.atomic_files import make_folder
+from ...jobs.atomic_files import make_folder, open_file
 from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
-from ...jobs.grid.packs import index_of, pack_folder
+from ...jobs.grid.dataset_files import with_same_files
+from ...jobs.grid.pack_places import is_packed, pack_folder
 from ...jobs.run.settings import DatasetSettings
 from ...jobs.units import format_bytes, plural
 from ..data.datasets import load_files, pack_name
@@ -20,113 +26,159 @@ from .transfer import Transfer
 
 # Files that are read at once: on a shared file system each waits for an answer.
 _AT_ONCE = 16
-# Files that are held in memory at a time.
-_READ_AHEAD = 256
+# Files that are read ahead, and held in memory.
+_READ_AHEAD = 64
 # Files whose sizes stand for those of all.
 _SAMPLED = 256
+# Of a tar file: an image takes whole blocks, and one more for its name.
+_BLOCK = 512
 
 
-def pack(dataset: DatasetSettings, root: Path, *, source: Path) -> str:
-    """Pack a dataset; return what is there now, and what may be removed.
+def pack(dataset: DatasetSettings, root: Path, *, source: Path, is_same: Callable[[], bool]) -> str:
+    """Pack the splits of a dataset whose files are there; return what is told of it.
 
-    It is packed beside its place and moved in when it is whole. A pack that was there stays until
-    then.
+    Each split can be read as soon as it is whole. What was packed before stays until then, and for
+    good where its own files are gone.
 
     Args:
         dataset: whose images have classes.
         root: the data folder.
         source: the folder that all its images lie below.
+        is_same: whether the files are still what the dataset's fingerprint says.
 
     Raises:
         BadInput: its images lie in few files already, or have masks or objects.
-        DataError: it cannot be read, or there is no room for it.
+        DataError: it cannot be read or written, or there is no room for it.
     """
+    if not dataset.has_classes:
+        what = "masks" if dataset.has_masks else "objects"
+        raise BadInput(f"--pack: the images of {dataset.name} have {what} beside them")
+    if dataset.name == "folder" and all(
+        is_packed(root, pack_name(dataset), split) for split in ("train", "test")
+    ):
+        return _told(dataset, root)
+
+    def check() -> None:
+        if not is_same():
+            raise DataError(f"{source} changed while it was packed. Pack it again")
+
     folder = pack_folder(root, pack_name(dataset))
     try:
-        parts = dict(_parts(dataset, root, source))
-    except DataMissing:
-        # The files may be removed once the dataset is packed.
-        if not index_of(root, pack_name(dataset), "train").is_file():
-            raise
-        return _told(folder)
-    stage = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(stage, ignore_errors=True)
-    try:
-        make_folder(stage)
-        names = {split: _names(images, source) for split, images in parts.items()}
-        _require_room([name for some in names.values() for name in some], source, stage)
-        packer = Packer(folder=stage)
-        for split, images in parts.items():
-            new = packer.lacks(names[split])
-            with Transfer(f"packing {split}", total=_size_of(new, source)) as told:
-                packer.add(split, _contents(new, source, told))
-            packer.finish(split, names[split], images)
-        if folder.exists():
-            folder.rename(stage / "before")
-        stage.rename(folder)
-        shutil.rmtree(folder / "before", ignore_errors=True)
+        parts = _parts(dataset, root, source)
+        waiting = next(parts, None)
+        with _alone(folder):
+            packer = Packer(folder=make_folder(folder))
+            packer.tidy()
+            while waiting is not None:
+                split, images = waiting
+                _pack_split(packer, dataset, split, images, source, check)
+                waiting = next(parts, None)
+            packer.tidy()
     except OSError as error:
         raise DataError(f"dataset {dataset.name} cannot be packed to {folder}: {error}") from error
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-    return _told(folder)
+    return _told(dataset, root)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep others from packing the same dataset.
+
+    Raises:
+        DataError: another process packs it.
+    """
+    path = make_folder(folder.parent) / f".{folder.name}.lock"
+    with open(open_file(path, os.O_RDWR), "rb+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"another process packs {folder} just now") from None
+        yield
 
 
 def _parts(dataset: DatasetSettings, root: Path, source: Path) -> Iterator[tuple[str, ImageSet]]:
-    """Yield train, test and the further sets that are there."""
+    """Yield train, test and the further sets, those whose files are there."""
     paths = {dataset.fingerprint: str(source)}
     for split in catalogue.sets_of(dataset):
         try:
             images = load_files(dataset, split, data_root=root, paths=paths)
-        except DataMissing:
-            if split in ("train", "test"):
+        except DataError as error:
+            is_needed = split in ("train", "test") and not is_packed(
+                root, pack_name(dataset), split
+            )
+            if is_needed:
                 raise
+            if not isinstance(error, DataMissing):
+                print(f"set {split} is not packed: {error}", file=sys.stderr)
             continue
-        if images.masks is not None or images.annotated is not None:
-            what = "masks" if dataset.has_masks else "objects"
-            raise BadInput(f"--pack: the images of {dataset.name} have {what} beside them")
         if images.files is None:
             raise BadInput(f"--pack: {dataset.name} lies in few files already")
         yield split, images
 
 
-def _names(images: ImageSet, source: Path) -> list[str]:
-    """Return what images are called below a folder."""
+def _pack_split(
+    packer: Packer,
+    dataset: DatasetSettings,
+    split: str,
+    images: ImageSet,
+    source: Path,
+    check: Callable[[], None],
+) -> None:
     assert images.files is not None
-    return [str(path.relative_to(source)) for path in images.files]
-
-
-def _require_room(names: Sequence[str], source: Path, folder: Path) -> None:
-    # Two splits may share images.
-    expected = _size_of(list(dict.fromkeys(names)), source)
-    free = shutil.disk_usage(folder).free
+    names = [str(path.relative_to(source)) for path in images.files]
+    expected = _size_of(packer.lacks(names), source)
+    free = shutil.disk_usage(packer.folder).free
     if expected > free:
-        needed = f"about {format_bytes(expected)} are needed, {format_bytes(free)} are free"
-        raise OSError(errno.ENOSPC, needed)
+        needed = f"about {format_bytes(expected)} are needed for {split}"
+        raise OSError(errno.ENOSPC, f"{needed}, {format_bytes(free)} are free")
+    sets = catalogue.datasets().get(dataset.name, {}).get("sets", {})
+    with Transfer(f"packing {split}", total=expected) as told:
+        packer.pack(
+            split,
+            names,
+            images,
+            read=lambda some: _contents(some, source, told),
+            is_shared=any(facts.get("over") == split for facts in sets.values()),
+            check=check,
+        )
 
 
 def _size_of(names: Sequence[str], source: Path) -> int:
-    """Return about how many bytes files have, judged by some of them."""
+    """Return about how many bytes files take in a tar file, judged by some of them."""
     sampled = names[:: max(1, len(names) // _SAMPLED)]
-    sizes = [(source / name).stat().st_size for name in sampled]
+    sizes = [_BLOCK - (source / name).stat().st_size // -_BLOCK * _BLOCK for name in sampled]
     return round(sum(sizes) / max(1, len(sizes)) * len(names))
 
 
-def _contents(names: Sequence[str], source: Path, told: Transfer) -> Iterator[tuple[str, bytes]]:
-    """Yield each file's name and bytes, in order; some are read ahead."""
-
-    def read(name: str) -> bytes:
-        return (source / name).read_bytes()
-
+def _contents(names: Sequence[str], source: Path, told: Transfer) -> Iterator[bytes]:
+    """Yield the bytes of each file, in order; some are read ahead."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(names), _READ_AHEAD):
-            some = names[start : start + _READ_AHEAD]
-            for name, data in zip(some, pool.map(read, some), strict=True):
-                yield name, data
-                told.update(len(data))
+        ahead: deque[Future[bytes]] = deque()
+        for name in names:
+            ahead.append(pool.submit((source / name).read_bytes))
+            if len(ahead) > _READ_AHEAD:
+                yield _taken(ahead, told)
+        while ahead:
+            yield _taken(ahead, told)
 
 
-def _told(folder: Path) -> str:
+def _taken(ahead: deque[Future[bytes]], told: Transfer) -> bytes:
+    data = ahead.popleft().result()
+    told.update(len(data))
+    return data
+
+
+def _told(dataset: DatasetSettings, root: Path) -> str:
+    """Return where a dataset lies now, and what still needs its own files."""
+    name = pack_name(dataset)
+    folder = pack_folder(root, name)
     files = list(folder.iterdir())
     size = format_bytes(sum(file.stat().st_size for file in files))
-    return f"{folder}: {plural(len(files), 'file')}, {size}"
+    line = f"{folder}: {plural(len(files), 'file')}, {size}"
+    if dataset.name == "folder":
+        return line
+    others = [
+        other
+        for other in with_same_files(name)
+        if not all(is_packed(root, other, split) for split in ("train", "test"))
+    ]
+    return f"{line}. The own files are still read for: {', '.join(others)}" if others else line

@@ -1,6 +1,6 @@
 """Download and verify data once, on the login node.
 
-`python -m vtjobs.workers.tools.prepare --data DIR [--from DIR] NAME …`.
+`python -m vtjobs.workers.tools.prepare --data DIR [--verify] [--from DIR] [--pack] NAME …`.
 
 NAME is a dataset of the catalogue, a folder of images, or `weights:MODEL` for timm's pretrained
 weights.
@@ -22,11 +22,11 @@ from ...jobs.errors import BadInput, did_you_mean, suggest
 from ...jobs.grid import catalogue
 from ...jobs.grid.dataset_files import FETCHED
 from ...jobs.grid.image_folder import describe_folder, file_sha256
-from ...jobs.grid.packs import index_of, is_packed
+from ...jobs.grid.pack_places import contents_of, is_packed, pack_folder
 from ...jobs.grid.resolve_dataset import IMAGENET
 from ...jobs.run.settings import DatasetSettings
 from ...jobs.units import plural
-from ..data.datasets import load, load_folder
+from ..data.datasets import load, load_files, load_folder
 from ..data.image_set import ImageSet
 from ..data.object_pipeline import check_size
 from ..data.packs import read_split
@@ -40,7 +40,14 @@ from .unpack import archives_in, set_archives_in, sets_there, unpack
 INTERRUPTED = 130
 
 
-def prepare(name: str, root: Path, *, download: bool = True, source: Path | None = None) -> str:
+def prepare(
+    name: str,
+    root: Path,
+    *,
+    download: bool = True,
+    source: Path | None = None,
+    packs: bool = False,
+) -> str:
     """Make one thing ready; return a line that says what is there.
 
     Args:
@@ -48,6 +55,7 @@ def prepare(name: str, root: Path, *, download: bool = True, source: Path | None
         root: the data folder.
         download: whether what is not there may be fetched or unpacked.
         source: a folder with the archives of a dataset that cannot be fetched.
+        packs: whether it is to be packed next, so that its own files count, and not its pack.
 
     Raises:
         BadInput: there is no such thing.
@@ -61,8 +69,11 @@ def prepare(name: str, root: Path, *, download: bool = True, source: Path | None
     dataset = catalogue.dataset(name)
     fetched_as = str(known[name].get("fetched_as", name))
     try:
-        told = _verified(name, root)
+        told = _there(name, root, packs=packs)
     except DataError:
+        if is_packed(root, name, "train"):
+            # Its pack is damaged, which is no reason to download it.
+            raise
         if source is not None:
             return unpack(name, archives_in(name, source), source, root, _verified)
         if not download or fetched_as not in FETCHED:
@@ -71,9 +82,29 @@ def prepare(name: str, root: Path, *, download: bool = True, source: Path | None
     if source is not None:
         return _with_further_sets(name, source, root)
     if not download:
-        parts = [load(dataset, split, data_root=root, paths={}) for split in ("train", "test")]
-        _require_readable(name, parts)
+        _require_readable(name, _parts(dataset, root))
     return told
+
+
+def _there(name: str, root: Path, *, packs: bool) -> str:
+    """Read a known dataset; return the line that says what is there."""
+    if packs:
+        try:
+            return _verified(name, root, load_files)
+        except DataMissing:
+            if not is_packed(root, name, "train"):
+                raise
+    return _verified(name, root)
+
+
+def _parts(dataset: DatasetSettings, root: Path) -> list[ImageSet]:
+    """Return train and test, and the further sets that are packed."""
+    splits = [
+        split
+        for split in catalogue.sets_of(dataset)
+        if split in ("train", "test") or is_packed(root, dataset.name, split)
+    ]
+    return [load(dataset, split, data_root=root, paths={}) for split in splits]
 
 
 def packed(name: str, root: Path) -> str:
@@ -86,10 +117,16 @@ def packed(name: str, root: Path) -> str:
     if name.startswith("weights:"):
         raise BadInput(f"--pack: {name} is one file")
     if "/" not in name:
-        return pack(catalogue.dataset(name), root, source=root)
+        return pack(catalogue.dataset(name), root, source=root, is_same=lambda: True)
     folder = Path(name).expanduser()
-    facts = {"name": "folder", "channels": 3, **IMAGENET, **describe_folder(folder)}
-    return pack(from_plain(facts, DatasetSettings), root, source=folder)
+    described = describe_folder(folder)
+    facts = {"name": "folder", "channels": 3, **IMAGENET, **described}
+    return pack(
+        from_plain(facts, DatasetSettings),
+        root,
+        source=folder,
+        is_same=lambda: describe_folder(folder) == described,
+    )
 
 
 def _no_dataset(name: str, root: Path, *, download: bool, source: Path | None) -> str:
@@ -101,16 +138,19 @@ def _no_dataset(name: str, root: Path, *, download: bool, source: Path | None) -
     folder = Path(name).expanduser()
     facts = describe_folder(folder, progress=_count)
     if not download:
-        indices = [index_of(root, str(facts["fingerprint"]), split) for split in ("train", "test")]
         parts = [load_folder(folder, split) for split in ("train", "test")]
-        _require_readable(name, parts + [read_split(one) for one in indices if one.is_file()])
+        place = pack_folder(root, str(facts["fingerprint"]))
+        whole = [contents_of(place, split) for split in ("train", "test")]
+        packed = [read_split(place, one) for one in whole if one is not None]
+        _require_readable(name, parts + packed)
     return _line(name, facts, pack_name=str(facts["fingerprint"]), root=root)
 
 
 def _line(name: str, facts: dict[str, Any], *, pack_name: str, root: Path) -> str:
     """Return what is told of a dataset that is there."""
     sizes = f"{facts['train']} train, {facts['test']} test, {facts['classes']} classes"
-    packed = ", packed" if is_packed(root, pack_name, "train") else ""
+    is_there = all(is_packed(root, pack_name, split) for split in ("train", "test"))
+    packed = ", packed" if is_there else ""
     return f"{name}: {sizes}, {facts['fingerprint']}{packed}"
 
 
@@ -152,7 +192,7 @@ def _lacks(name: str, one: str, root: Path) -> bool:
 
 
 def _require_readable(name: str, parts: list[ImageSet]) -> None:
-    """Open every image that lies in a file of its own.
+    """Open every image that is opened one by one.
 
     Raises:
         DataError: with a line for each that cannot be read.
@@ -184,11 +224,11 @@ def _unreadable(images: ImageSet, index: int) -> str:
     return ""
 
 
-def _verified(name: str, root: Path) -> str:
+def _verified(name: str, root: Path, read: Callable[..., ImageSet] = load) -> str:
     """Read a dataset below a data folder; return the line that says what is there."""
     facts, dataset = catalogue.datasets()[name], catalogue.dataset(name)
     for split in ("train", "test"):
-        found = load(dataset, split, data_root=root, paths={})
+        found = read(dataset, split, data_root=root, paths={})
         # Which classes are in masks, only reading all of them could tell.
         classes = len(set(found.labels.tolist())) if dataset.has_classes else facts["classes"]
         if classes != facts["classes"]:
@@ -300,7 +340,13 @@ def main() -> int:
     options = parser.parse_args()
 
     def tell(name: str) -> str:
-        told = prepare(name, options.data, download=not options.verify, source=options.source)
+        told = prepare(
+            name,
+            options.data,
+            download=not options.verify,
+            source=options.source,
+            packs=options.pack,
+        )
         if not options.pack:
             return told
         print(told, flush=True)

@@ -1,4 +1,4 @@
-"""The progress of a download on stderr: bytes and rate."""
+"""The progress of a download, or of another long copy, on stderr: bytes and rate."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ PLAIN_EVERY_S = 10.0
 
 
 class Transfer:
-    """Report a download as it goes, called as tqdm is.
+    """Report a copy as it goes, called as tqdm is.
 
     On a terminal one line is written over; elsewhere a new line comes now and then.
     """

@@ -2,7 +2,7 @@
 
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.workers.data import packs
+from vtjobs.jobs.atomic_files import read_mapping, to_json, write_over
+from vtjobs.jobs.grid.pack_places import contents_of
 from vtjobs.workers.data.image_set import ImageSet
-from vtjobs.workers.data.packs import Packer, read_split
-from vtjobs.workers.errors import DataError, DataMissing
+from vtjobs.workers.data.packs import Packer
+from vtjobs.workers.data.packs import read_split as read_with
+from vtjobs.workers.errors import DataError
 
 from ...support.training import image_folder
 
@@ -26,13 +28,26 @@ PARTS = st.text(
 NAMES = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
 
 
-def packed(folder: Path, contents: dict[str, bytes], shard_bytes: int = 1 << 20) -> Path:
-    """Pack bytes as the images of a split; return its index."""
-    packer = Packer(folder=folder, shard_bytes=shard_bytes)
-    packer.add("train", iter(contents.items()))
-    labels = torch.arange(len(contents))
-    packer.finish("train", list(contents), ImageSet(labels=labels))
-    return folder / "train.npz"
+def write(packer: Packer, split: str, contents: dict[str, bytes], **more: Any) -> None:
+    """Pack bytes as the images of a split."""
+
+    def read(names: Sequence[str]) -> Iterator[bytes]:
+        return (contents[name] for name in names)
+
+    images = more.pop("images", ImageSet(labels=torch.arange(len(contents))))
+    packer.pack(split, list(contents), images, read=read, **more)
+
+
+def packed(folder: Path, contents: dict[str, bytes], shard_bytes: int = 1 << 20) -> ImageSet:
+    """Pack bytes as the images of `train`; return what is read of them."""
+    write(Packer(folder=folder, shard_bytes=shard_bytes), "train", contents)
+    return read_split(folder, "train")
+
+
+def read_split(folder: Path, split: str) -> ImageSet:
+    contents = contents_of(folder, split)
+    assert contents is not None
+    return read_with(folder, contents)
 
 
 def members(folder: Path) -> dict[str, bytes]:
@@ -55,9 +70,8 @@ def test_tar_gives_back_every_file_whatever_it_is_called(
     contents: dict[str, bytes], shard_bytes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("pack")
-    index = packed(folder, contents, shard_bytes)
+    read = packed(folder, contents, shard_bytes)
     assert members(folder) == contents
-    read = read_split(index)
     assert read.files is not None
     assert [str(path).partition(".tar/")[2] for path in read.files] == list(contents)
 
@@ -80,7 +94,7 @@ def test_a_packed_picture_has_the_pixels_of_its_file(
 ) -> None:
     from PIL import Image
 
-    read = read_split(packed(folder, pictures, shard_bytes=5000))
+    read = packed(folder, pictures, shard_bytes=5000)
     assert len(list(folder.glob("*.tar"))) > 2
     for number, name in enumerate(pictures):
         with Image.open(tmp_path / "images" / name) as image:
@@ -88,7 +102,7 @@ def test_a_packed_picture_has_the_pixels_of_its_file(
 
 
 def test_reading_pictures_opens_no_file(folder: Path, pictures: dict[str, bytes]) -> None:
-    read = read_split(packed(folder, pictures))
+    read = packed(folder, pictures)
     read.pil(0)
     with opened() as files:
         for number in range(len(pictures)):
@@ -116,11 +130,9 @@ class opened:
 def test_which_classes_are_right_is_kept(folder: Path, pictures: dict[str, bytes]) -> None:
     count = len(pictures)
     answers, only = torch.rand(count, 7) > 0.5, torch.rand(7) > 0.5
-    packer = Packer(folder=folder)
-    packer.add("real", iter(pictures.items()))
     whole = ImageSet(labels=torch.arange(count) % 7, answers=answers, only=only)
-    packer.finish("real", list(pictures), whole)
-    read = read_split(folder / "real.npz")
+    write(Packer(folder=folder), "real", pictures, images=whole)
+    read = read_split(folder, "real")
     assert read.answers is not None and torch.equal(read.answers, answers)
     assert read.only is not None and torch.equal(read.only, only)
     assert torch.equal(read.labels, whole.labels)
@@ -129,69 +141,110 @@ def test_which_classes_are_right_is_kept(folder: Path, pictures: dict[str, bytes
 def test_two_splits_share_the_images_that_both_have(
     folder: Path, pictures: dict[str, bytes]
 ) -> None:
-    packer, names = Packer(folder=folder), list(pictures)
-    for split, chosen in (("test", names), ("real", names[3:6])):
-        packer.add(split, ((name, pictures[name]) for name in packer.lacks(chosen)))
-        packer.finish(split, chosen, ImageSet(labels=torch.zeros(len(chosen), dtype=torch.int64)))
+    packer = Packer(folder=folder)
+    write(packer, "test", pictures, is_shared=True)
+    write(packer, "real", {name: pictures[name] for name in list(pictures)[3:6]})
     assert len(list(folder.glob("*.tar"))) == 1
-    test, real = (read_split(folder / f"{split}.npz") for split in ("test", "real"))
+    test, real = (read_split(folder, split) for split in ("test", "real"))
     assert numpy.array_equal(test.pil(4), real.pil(1))
 
 
-def test_other_images_lie_under_other_names(folder: Path, pictures: dict[str, bytes]) -> None:
-    before = read_split(packed(folder, pictures)).files
+def test_other_images_lie_under_other_names_and_the_older_ones_are_removed(
+    folder: Path, pictures: dict[str, bytes]
+) -> None:
+    before = packed(folder, pictures).files
     name = next(iter(pictures))
-    after = read_split(packed(folder, pictures | {name: pictures[name] + b"\0"})).files
+    after = packed(folder, pictures | {name: pictures[name] + b"\0"}).files
     assert before is not None and after is not None and not set(before) & set(after)
+    assert len(list(folder.iterdir())) == 5
+    Packer(folder=folder).tidy()
+    assert len(list(folder.iterdir())) == 3
+    assert read_split(folder, "train").pil(0)
 
 
-def test_a_damaged_picture_is_named_with_its_shard(folder: Path) -> None:
-    read = read_split(packed(folder, {"cat/1.png": b"no picture"}))
+def test_nothing_is_removed_beside_contents_that_cannot_be_read(
+    folder: Path, pictures: dict[str, bytes]
+) -> None:
+    packed(folder, pictures)
+    (folder / "test.json").write_text('{"format": 2, "parts": []}')
+    before = sorted(folder.iterdir())
+    (folder / "test-000-1234.tar").touch()
+    Packer(folder=folder).tidy()
+    assert sorted(folder.iterdir()) == sorted([*before, folder / "test-000-1234.tar"])
+
+
+def test_what_has_changed_while_it_was_packed_cannot_be_read(
+    folder: Path, pictures: dict[str, bytes]
+) -> None:
+    def check() -> None:
+        raise DataError("changed")
+
+    with pytest.raises(DataError, match="changed"):
+        write(Packer(folder=folder), "train", pictures, check=check)
+    assert contents_of(folder, "train") is None
+
+
+def test_a_damaged_picture_is_named_with_its_tar_file(folder: Path) -> None:
+    read = packed(folder, {"cat/1.png": b"no picture"})
     with pytest.raises(DataError, match=r"train-000-\w+\.tar/cat/1\.png cannot be read: .*image"):
         read.pil(0)
 
 
-def _cut_shard(folder: Path) -> None:
-    (shard,) = folder.glob("*.tar")
-    shard.write_bytes(shard.read_bytes()[:600])
-
-
-def test_a_shard_that_was_cut_short_is_told(folder: Path, pictures: dict[str, bytes]) -> None:
-    read = read_split(packed(folder, pictures))
-    _cut_shard(folder)
-    with pytest.raises(DataError, match=r"\.tar/.* cannot be read: its shard was cut short"):
+def test_a_tar_file_that_is_cut_while_it_is_read_is_told(
+    folder: Path, pictures: dict[str, bytes]
+) -> None:
+    read = packed(folder, pictures)
+    _cut(folder, "*.tar")
+    with pytest.raises(DataError, match=r"\.tar/.* cannot be read: its tar file was cut short"):
         read.pil(3)
 
 
-def test_a_shard_that_is_not_there_is_missing_data(
+def _cut(folder: Path, pattern: str) -> None:
+    (path,) = folder.glob(pattern)
+    path.write_bytes(path.read_bytes()[:600])
+
+
+@pytest.mark.parametrize("pattern", ["*.tar", "*.npz"])
+@pytest.mark.parametrize("happens", [_cut, lambda folder, one: next(folder.glob(one)).unlink()])
+def test_a_pack_with_a_file_that_is_cut_or_gone_is_none(
+    folder: Path, pictures: dict[str, bytes], pattern: str, happens: Any
+) -> None:
+    packed(folder, pictures)
+    happens(folder, pattern)
+    assert contents_of(folder, "train") is None
+
+
+def test_an_index_whose_bytes_have_changed_is_told(
     folder: Path, pictures: dict[str, bytes]
 ) -> None:
-    index = packed(folder, pictures)
-    (shard,) = folder.glob("*.tar")
-    shard.unlink()
-    with pytest.raises(DataMissing, match=f"{shard.name} is not there. Remove {folder} and"):
-        read_split(index)
-
-
-def _damaged(index: Path) -> Iterator[bytes]:
+    packed(folder, pictures)
+    (index,) = folder.glob("*.npz")
     whole = index.read_bytes()
-    yield b""
-    yield b"no archive"
-    yield whole[: len(whole) // 2]
+    for position in range(0, len(whole), 7):
+        index.write_bytes(
+            whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :]
+        )
+        try:
+            read_split(folder, "train")
+        except DataError as error:
+            assert f"the index {index} of a packed dataset is damaged" in str(error)
 
 
-def test_a_damaged_index_is_told_with_what_to_do(folder: Path, pictures: dict[str, bytes]) -> None:
-    index = packed(folder, pictures)
-    for data in _damaged(index):
-        index.write_bytes(data)
-        with pytest.raises(DataError, match=f"{index} is damaged: .*Remove {folder} and pack"):
-            read_split(index)
-
-
-def test_a_pack_of_a_newer_vtjobs_is_refused(
-    folder: Path, pictures: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "change", [{"format": 2}, {"format": 2, "sizes": None}, {"index": 3}, {"sizes": {"gone": 1}}]
+)
+def test_contents_of_another_form_are_none(
+    folder: Path, pictures: dict[str, bytes], change: dict[str, Any]
 ) -> None:
-    index = packed(folder, pictures)
-    monkeypatch.setattr(packs, "FORMAT", 0)
-    with pytest.raises(DataError, match="has format 1; this vtjobs reads 0"):
-        read_split(index)
+    packed(folder, pictures)
+    path = folder / "train.json"
+    write_over(path, to_json(read_mapping(path) | change))
+    assert contents_of(folder, "train") is None
+
+
+def test_a_pack_in_a_shared_folder_is_for_the_group(
+    folder: Path, pictures: dict[str, bytes]
+) -> None:
+    folder.chmod(0o2770)
+    packed(folder, pictures)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o660}

@@ -17,6 +17,8 @@ from vtjobs.jobs.run.settings import DatasetSettings
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.errors import DataError
+from vtjobs.workers.tools import pack as module
+from vtjobs.workers.tools.pack import _alone as alone
 from vtjobs.workers.tools.prepare import packed, prepare
 
 from ...support.tiny_datasets import write_datasets
@@ -59,7 +61,7 @@ def test_a_packed_dataset_is_the_dataset_that_its_files_are(name: str, published
     dataset = catalogue.dataset(name)
     before = {split: loaded(dataset, split, published, None) for split in ("train", "test")}
     told = packed(name, published)
-    assert told.startswith(f"{published}/packed/{name}: 4 files, ")
+    assert told.startswith(f"{published}/packed/{name}: 6 files, ")
     for split, images in before.items():
         now = loaded(dataset, split, published, None)
         assert is_from_pack(now) and not is_from_pack(images)
@@ -83,7 +85,7 @@ def test_the_files_of_a_packed_dataset_may_be_removed(
     assert dataset_files.missing("sketch", root) == "no domainnet/sketch_train.txt"
     assert prepare("clipart", root, download=False).endswith(", packed")
     # There is nothing to pack anew, and nothing is lost.
-    assert packed("clipart", root).startswith(f"{root}/packed/clipart: 4 files")
+    assert packed("clipart", root).startswith(f"{root}/packed/clipart: 6 files")
 
 
 def test_a_folder_that_has_changed_is_not_read_from_its_old_pack(tmp_path: Path, own: Path) -> None:
@@ -120,8 +122,9 @@ def test_a_pack_is_verified_as_its_files_are(tmp_path: Path, own: Path) -> None:
     packed(str(own), tmp_path)
     (shard,) = (tmp_path / "packed").glob("*/train-*.tar")
     with shard.open("r+b") as stream:
-        stream.truncate(700)
-    with pytest.raises(DataError, match="its shard was cut short"):
+        stream.seek(512)
+        stream.write(bytes(64))
+    with pytest.raises(DataError, match="1 image cannot be read"):
         prepare(str(own), tmp_path, download=False)
 
 
@@ -130,31 +133,147 @@ def test_a_pack_that_has_no_room_is_not_begun(
 ) -> None:
     full = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
-    with pytest.raises(DataError, match=r"cannot be packed to .*KiB are needed, 1000 B are free"):
+    with pytest.raises(
+        DataError, match=r"cannot be packed to .*KiB are needed for train, 1000 B are free"
+    ):
         packed(str(own), tmp_path)
-    assert list((tmp_path / "packed").iterdir()) == []
+    assert not list((tmp_path / "packed").rglob("*.tar"))
 
 
-class Killed(BaseException):
-    """What a process that is killed does next: nothing."""
+@pytest.fixture
+def few(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with one domain, and with ImageNet and a further set of it."""
+    root = tmp_path / "few"
+    for name in ("domainnet", "imagenet1k"):
+        shutil.copytree(published / name, root / name)
+    wnid = catalogue.class_list("imagenet100")[0]
+    (root / "imagenet1k" / "imagenet-a" / wnid).mkdir(parents=True)
+    image = next((root / "imagenet1k" / "val").rglob("*.JPEG"))
+    shutil.copy(image, root / "imagenet1k" / "imagenet-a" / wnid)
+    monkeypatch.setitem(catalogue.datasets()["imagenet1k"]["sets"]["a"], "count", 1)
+    return root
 
 
-@pytest.mark.parametrize("call", range(1, 12))
-def test_a_pack_that_is_killed_leaves_the_old_one_and_is_made_again(
-    call: int, tmp_path: Path, own: Path
+def test_what_is_only_in_the_pack_stays_when_it_is_packed_again(few: Path) -> None:
+    imagenet = catalogue.dataset("imagenet1k")
+    packed("imagenet1k", few)
+    shutil.rmtree(few / "imagenet1k" / "imagenet-a")
+    packed("imagenet1k", few)
+    assert is_from_pack(loaded(imagenet, "a", few, None))
+    shutil.rmtree(few / "imagenet1k" / "train")
+    packed("imagenet1k", few)
+    for split in ("train", "test", "a"):
+        assert is_from_pack(loaded(imagenet, split, few, None))
+
+
+def test_the_datasets_that_still_need_the_files_are_named(few: Path) -> None:
+    assert packed("imagenet1k", few).endswith("The own files are still read for: imagenet100")
+    assert "still read" not in packed("imagenet100", few)
+
+
+def test_labels_beside_removed_images_are_missing_data(few: Path) -> None:
+    packed("imagenet1k", few)
+    shutil.rmtree(few / "imagenet1k")
+    (few / "imagenet1k").mkdir()
+    (few / "imagenet1k" / "real.json").write_bytes(bytes(300_000))
+    assert dataset_files.missing("imagenet1k", few, ["a"]) is None
+    assert dataset_files.missing("imagenet1k", few, ["real"]) == "no imagenet1k/train/"
+
+
+def test_a_further_set_that_is_damaged_is_left_out_with_a_word(
+    few: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (few / "imagenet1k" / "imagenet-a" / "odd").mkdir()
+    packed("imagenet1k", few)
+    assert "set a is not packed: " in capsys.readouterr().err
+    assert is_from_pack(loaded(catalogue.dataset("imagenet1k"), "test", few, None))
+
+
+def test_a_damaged_pack_is_made_again_and_nothing_is_downloaded(few: Path) -> None:
+    packed("clipart", few)
+    (index,) = (few / "packed" / "clipart").glob("train-*.npz")
+    index.write_bytes(bytes(index.stat().st_size))
+    with pytest.raises(DataError, match=f"the index {index} of a packed dataset is damaged"):
+        loaded(catalogue.dataset("clipart"), "train", few, None)
+    packed("clipart", few)
+    assert is_from_pack(loaded(catalogue.dataset("clipart"), "train", few, None))
+
+
+def test_of_two_at_once_one_is_refused(few: Path) -> None:
+    with alone(few / "packed" / "clipart"):
+        with pytest.raises(DataError, match=r"another process packs .*clipart just now"):
+            packed("clipart", few)
+    assert packed("clipart", few)
+
+
+def test_files_that_change_while_they_are_packed_make_no_pack(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = on_folder(run_spec(), own).dataset
-    packed(str(own), tmp_path)
+    first, second = sorted((own / "train" / "class-0").iterdir())[:2]
+    real = module._contents
+
+    def changing(*words: Any) -> Iterator[bytes]:
+        yield from real(*words)
+        shutil.copy(second, first)
+
+    monkeypatch.setattr(module, "_contents", changing)
+    with pytest.raises(DataError, match="changed while it was packed"):
+        packed(str(own), tmp_path)
+    assert not is_from_pack(loaded(dataset, "train", tmp_path, own))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
+def test_a_pack_that_another_user_cannot_enter_keeps_nobody_from_the_files(few: Path) -> None:
+    packed("clipart", few)
+    (few / "packed").chmod(0o700)
+    for folder in (few, *few.parents):
+        folder.chmod(folder.stat().st_mode | 0o755)
+    child = os.fork()
+    if not child:
+        os.setuid(65534)
+        found = loaded(catalogue.dataset("clipart"), "train", few, None)
+        os._exit(int(is_from_pack(found)))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_pack_that_is_killed_anywhere_leaves_the_old_one_until_the_new_one_is_whole(
+    few: Path,
+) -> None:
+    dataset = catalogue.dataset("clipart")
+    packed("clipart", few)
+    before = shards(few)
+    first, second = sorted((few / "domainnet" / "clipart").rglob("*.*"))[:2]
+    pictures = first.read_bytes(), second.read_bytes()
+    seen, call, is_killed = [], 0, True
+    while is_killed:
+        call += 1
+        first.write_bytes(pictures[call % 2])
+        is_killed = _is_killed_at(call, few)
+        for split, count in (("train", 6), ("test", 4)):
+            now = loaded(dataset, split, few, None)
+            assert is_from_pack(now) and len(now) == count
+        seen.append(shards(few) == before)
+    assert call > 10 and {*seen} == {True, False}
+    packed("clipart", few)
+    assert len(list((few / "packed" / "clipart").iterdir())) == 6
+
+
+def shards(root: Path) -> set[Path]:
+    """Return the tar files that runs would read."""
+    parts = [loaded(catalogue.dataset("clipart"), split, root, None) for split in ("train", "test")]
+    paths = [path for images in parts for path in images.files or ()]
+    return {next(one for one in path.parents if one.suffix == ".tar") for path in paths}
+
+
+def _is_killed_at(call: int, root: Path) -> bool:
+    """Pack in a process that is killed before a call that changes the disk; False: it came through."""
     child = os.fork()
     if not child:
         _die_at(call)
-        packed(str(own), tmp_path)
+        packed("clipart", root)
         os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "it died where it was told to"
-    assert len(loaded(dataset, "train", tmp_path, own)) == 8
-    packed(str(own), tmp_path)
-    assert is_from_pack(loaded(dataset, "train", tmp_path, own))
-    assert len(list((tmp_path / "packed").iterdir())) == 1
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def _die_at(call: int) -> None:
@@ -171,6 +290,5 @@ def _die_at(call: int) -> None:
 
         return call_or_die
 
-    os.fsync = counted(os.fsync)
-    os.rename = counted(os.rename)
-    os.mkdir = counted(os.mkdir)
+    for name in ("fsync", "rename", "replace", "unlink", "mkdir"):
+        setattr(os, name, counted(getattr(os, name)))
