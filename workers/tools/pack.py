@@ -18,7 +18,7 @@ from ...jobs.grid.dataset_files import with_same_files
 from ...jobs.grid.pack_places import is_packed, pack_folder
 from ...jobs.run.settings import DatasetSettings
 from ...jobs.units import format_bytes, plural
-from ..data.datasets import load_files, pack_name
+from ..data.datasets import load, load_files, pack_name
 from ..data.image_set import ImageSet
 from ..data.packs import Packer
 from ..errors import DataError, DataMissing
@@ -53,9 +53,8 @@ def pack(dataset: DatasetSettings, root: Path, *, source: Path, is_same: Callabl
     if not dataset.has_classes:
         what = "masks" if dataset.has_masks else "objects"
         raise BadInput(f"--pack: the images of {dataset.name} have {what} beside them")
-    if dataset.name == "folder" and all(
-        is_packed(root, pack_name(dataset), split) for split in ("train", "test")
-    ):
+    if dataset.name == "folder" and _is_readable(dataset, root):
+        # Its fingerprint says that nothing has changed.
         return _told(dataset, root)
 
     def check() -> None:
@@ -77,6 +76,15 @@ def pack(dataset: DatasetSettings, root: Path, *, source: Path, is_same: Callabl
     except OSError as error:
         raise DataError(f"dataset {dataset.name} cannot be packed to {folder}: {error}") from error
     return _told(dataset, root)
+
+
+def _is_readable(dataset: DatasetSettings, root: Path) -> bool:
+    splits = ("train", "test")
+    try:
+        # Without its own files, what can be loaded is packed.
+        return all(load(dataset, split, data_root=root, paths={}).files for split in splits)
+    except DataError:
+        return False
 
 
 @contextmanager

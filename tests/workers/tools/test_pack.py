@@ -199,6 +199,15 @@ def test_a_damaged_pack_is_made_again_and_nothing_is_downloaded(few: Path) -> No
     assert is_from_pack(loaded(catalogue.dataset("clipart"), "train", few, None))
 
 
+def test_a_folder_whose_pack_is_damaged_is_packed_again(tmp_path: Path, own: Path) -> None:
+    packed(str(own), tmp_path)
+    (index,) = (tmp_path / "packed").glob("*/train-*.npz")
+    index.write_bytes(bytes(index.stat().st_size))
+    packed(str(own), tmp_path)
+    dataset = on_folder(run_spec(), own).dataset
+    assert is_from_pack(loaded(dataset, "train", tmp_path, own))
+
+
 def test_of_two_at_once_one_is_refused(few: Path) -> None:
     with alone(few / "packed" / "clipart"):
         with pytest.raises(DataError, match=r"another process packs .*clipart just now"):
