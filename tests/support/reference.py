@@ -151,22 +151,25 @@ def run_examples(user: Cli) -> Iterator[tuple[str, Shown]]:
         output = re.sub(r"^Usage: .*?(?= [a-z]+ \[OPTIONS)", "Usage: vtjobs", output)
         return Shown(" ".join(words), output, done.returncode)
 
+    def ids(*selector: str) -> list[str]:
+        # Standard error may have more to say, such as that nothing serves the queue.
+        return [run_id[:8] for run_id in user.ok("runs", *selector, "--quiet").split()]
+
     for name, command in EXAMPLES.items():
         if name == "hold":
             call("vtjobs submit tiny.yaml --set seeds=4 --set name=more --hold")
-            later = call("vtjobs runs more state=pending --quiet").output.split()
-            runs["LATER"] = later[0][:8]
+            runs["LATER"] = ids("more", "state=pending")[0]
         if name == "run":
             call("vtjobs submit tiny.yaml --set seeds=5 --set name=most --set max_running=1")
-            runs["NEXT"] = call("vtjobs runs most state=pending --quiet").output.split()[-1][:8]
+            runs["NEXT"] = ids("most", "state=pending")[-1]
         if name == "notify":
             (user.folder / "vtjobs.yaml").write_text("notify: {command: cat}\n")
         yield name, call(command)
         if name == "notify":
             (user.folder / "vtjobs.yaml").unlink()
         if name == "submit":
-            first, other, *_ = call("vtjobs runs tiny --quiet").output.split()
-            runs |= {"RUN": first[:8], "OTHER": other[:8]}
+            first, other, *_ = ids("tiny")
+            runs |= {"RUN": first, "OTHER": other}
 
 
 def commands(names: Sequence[str] | None = None) -> Iterator[tuple[str, Any]]:
