@@ -30,7 +30,7 @@ _AT_ONCE = 16
 _READ_AHEAD = 64
 # Files whose sizes stand for those of all.
 _SAMPLED = 256
-# Of a tar file: an image takes whole blocks, and one more for its name.
+# Of a tar file, bytes: an image takes whole blocks, and one more for its name.
 _BLOCK = 512
 
 
@@ -153,8 +153,13 @@ def _pack_split(
 def _size_of(names: Sequence[str], source: Path) -> int:
     """Return about how many bytes files take in a tar file, judged by some of them."""
     sampled = names[:: max(1, len(names) // _SAMPLED)]
-    sizes = [_BLOCK - (source / name).stat().st_size // -_BLOCK * _BLOCK for name in sampled]
+    sizes = [_in_tar((source / name).stat().st_size) for name in sampled]
     return round(sum(sizes) / max(1, len(sizes)) * len(names))
+
+
+def _in_tar(size: int) -> int:
+    """Return how many bytes an image of a size takes in a tar file, its name included."""
+    return _BLOCK + -(-size // _BLOCK) * _BLOCK
 
 
 def _contents(names: Sequence[str], source: Path, told: Transfer) -> Iterator[bytes]:
@@ -171,7 +176,7 @@ def _contents(names: Sequence[str], source: Path, told: Transfer) -> Iterator[by
 
 def _taken(ahead: deque[Future[bytes]], told: Transfer) -> bytes:
     data = ahead.popleft().result()
-    told.update(len(data))
+    told.update(_in_tar(len(data)))
     return data
 
 
