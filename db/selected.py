@@ -180,23 +180,25 @@ def _run_like(connection: Connection, name: str) -> str | None:
 def _condition(connection: Connection, condition: Condition) -> Any:
     given = list(condition.values)
     found: Any
-    if condition.field == "grid":
-        found = _in_grids([grid for value in given for grid in _known_grid(connection, value)])
-    elif condition.field == "seed":
-        # A place in a study's design is no seed.
-        found = and_(m.runs.c.seed.in_([int(value) for value in given]), m.runs.c.streams == "")
-    elif condition.field == "user":
-        found = _in_grids(_grids_of_users(connection, set(given)))
-    elif condition.field == "tag":
-        found = tags.have_one_of(given)
-    elif condition.field == "state":
-        found = m.runs.c.state.in_(given)
-    elif condition.field in _IDS:
-        found = or_(*(_begins(_IDS[condition.field], value) for value in given))
-    elif condition.field in cell_names.NAMES:
-        found = cell_names.have_one_of(condition.field, given)
-    else:
-        found = _of_axis(connection, condition)
+    match condition.field:
+        case "grid":
+            found = _in_grids([grid for value in given for grid in _known_grid(connection, value)])
+        case "seed":
+            # A place in a study's design is no seed.
+            seeds = [int(value) for value in given]
+            found = and_(m.runs.c.seed.in_(seeds), m.runs.c.streams == "")
+        case "user":
+            found = _in_grids(_grids_of_users(connection, set(given)))
+        case "tag":
+            found = tags.have_one_of(given)
+        case "state":
+            found = m.runs.c.state.in_(given)
+        case "cell" | "run" as field:
+            found = or_(*(_begins(_IDS[field], value) for value in given))
+        case field if field in cell_names.NAMES:
+            found = cell_names.have_one_of(field, given)
+        case _:
+            found = _of_axis(connection, condition)
     return not_(found) if condition.negated else found
 
 
