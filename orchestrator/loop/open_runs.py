@@ -1,9 +1,8 @@
 """The pending runs that may start, as far as the markers of their grids go."""
 
-from sqlalchemy import Connection
-
 from ...db import lookups
 from ...db.due import DueRun, due_runs
+from ...db.engine import Connection
 from ...jobs.run.states import RunState
 from ...jobs.workspace.markers import closed
 from ...jobs.workspace.paths import Workspace
