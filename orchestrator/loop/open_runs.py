@@ -18,9 +18,12 @@ def open_runs(connection: Connection, workspace: Workspace, now: float) -> list[
     """
     pending = lookups.runs_by_grid(connection, (RunState.PENDING,))
     markers = {grid_id: closed(workspace, grid_id) for grid_id in pending}
-    return due_runs(
+    found = due_runs(
         connection,
         now,
         held={grid_id: one.held for grid_id, one in markers.items() if one.held},
         only={grid_id: only for grid_id, one in markers.items() if (only := one.only) is not None},
     )
+    # A submission on hold writes its marker first and its runs then: both may have come since.
+    markers = {grid_id: closed(workspace, grid_id) for grid_id in {run.grid_id for run in found}}
+    return [run for run in found if markers[run.grid_id](run.run_id) is None]

@@ -12,6 +12,7 @@ from vtjobs.db.due import due_runs
 from vtjobs.db.engine import reading
 from vtjobs.jobs.atomic_files import to_json, write_over
 from vtjobs.jobs.workspace.markers import closed
+from vtjobs.orchestrator.loop import open_runs as module
 from vtjobs.orchestrator.loop.open_runs import open_runs
 
 from ...support.ledgers import World, paper_grid
@@ -68,6 +69,23 @@ def test_what_is_read_is_what_no_marker_keeps_back(
     assert found == [
         run for run in every if closed(world.workspace, run.grid_id)(run.run_id) is None
     ]
+
+
+def test_runs_that_are_submitted_on_hold_meanwhile_are_not_started(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (grid.grid_id for grid in GRIDS)
+    marks(world, first, {})
+    marks(world, second, {})
+
+    def submitted_meanwhile(*words: Any, **named: Any) -> Any:
+        marks(world, first, {"hold": {"runs": RUNS}})
+        return due_runs(*words, **named)
+
+    monkeypatch.setattr(module, "due_runs", submitted_meanwhile)
+    with reading(world.ledger.engine) as connection:
+        found = open_runs(connection, world.workspace, FOREVER)
+    assert {run.grid_id for run in found} == {second}
 
 
 def test_nothing_of_a_grid_whose_marker_is_damaged_is_read(world: World) -> None:
