@@ -85,6 +85,7 @@ def submit(
     if dry_run:
         plan(source, settings, max_runs, backend, no_data_check, as_json, workspace)
         return
+    from ..orchestrator.requests.declarations import late
     from ..orchestrator.requests.submit import submit as store
     from .printing import terminal
 
@@ -95,6 +96,8 @@ def submit(
     with _told_when_interrupted(workspace, grid.frozen.grid_id):
         context = open_workspace(workspace, create=True)
         make_pass(context, start=False)
+        if found := late(context, grid.frozen):
+            terminal.say(f"warning: {found}")
         document = store(context, grid, hold=hold, canary=canary, amend=amend)
         make_pass(context)
     if as_json:
@@ -253,7 +256,7 @@ def plan(
 
     Prints the number of new, existing and excluded runs, the allocations and the estimated hours.
     """
-    from ..orchestrator.requests.declarations import refusal
+    from ..orchestrator.requests.declarations import warning
     from ..orchestrator.requests.summary import summary
     from .printing import terminal
 
@@ -262,8 +265,8 @@ def plan(
         check_data(workspace, grid)
     context = existing(workspace)
     document = summary(context, grid)
-    if context is not None and (refused := refusal(context, grid.frozen)):
-        terminal.say(f"warning: submit will refuse it. {refused}")
+    if context is not None and (found := warning(context, grid.frozen)):
+        terminal.say(f"warning: {found}")
     if as_json:
         terminal.emit_json(document)
         return

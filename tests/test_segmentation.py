@@ -90,6 +90,13 @@ def test_scoring_that_means_nothing_for_masks_is_refused(
     assert done.returncode == 2 and says in done.stderr
 
 
+def test_the_spread_of_masks_is_not_split_by_images_which_are_not_right_as_a_whole(
+    lab: Cli,
+) -> None:
+    cells = lab.json("variance", "scenes", "stage=segment")
+    assert {cell["why_not"] for cell in cells} == {"its images are not right or wrong as a whole"}
+
+
 def test_curves_are_of_miou_without_being_asked(lab: Cli) -> None:
     curves = lab.json("curve", "scenes", "stage=segment")
     assert {curve["metric"] for curve in curves} == {"miou"}

@@ -265,6 +265,8 @@ def variance(workspace: Workspace, cells: list[Cell]) -> list[CellSplit]:
         parts = split(there)
         if len({images_of(workspace, run_ids[seed], cell.set) for seed in there}) > 1:
             between, parts = None, _unsplit(0, 0, "each seed holds out different images")
+        elif cell.specs and not cell.specs[0].dataset.has_classes:
+            parts = _unsplit(0, 0, "its images are not right or wrong as a whole")
         found.append(
             CellSplit(
                 schema_version=SCHEMA_VERSION,

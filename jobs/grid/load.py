@@ -79,6 +79,7 @@ def take_in_document(
     for problem in (
         _unknown_metric(grid, expansion, document),
         _metric_without_classes(expansion, document),
+        _no_depth_to_record(grid, expansion, document),
     ):
         if problem is not None:
             raise BadInput(problem)
@@ -115,6 +116,15 @@ def _metric_without_classes(expansion: Expansion, document: Document) -> Problem
         return None
     message = f"your own metrics are given a class for each image, and {names[0]} has none"
     return document.problem(("data", "metrics"), message, "Leave them out of this grid")
+
+
+def _no_depth_to_record(grid: Grid, expansion: Expansion, document: Document) -> Problem | None:
+    """Return why no run would record what its blocks add."""
+    tasks = {cell.spec.settings.dataset.task for cell in expansion.cells}
+    if not grid.record_depth or "classification" in tasks:
+        return None
+    message = "only runs that learn classes record what their blocks add, and this grid has none"
+    return document.problem(("record_depth",), message, "Leave it out")
 
 
 def _unknown_metric(grid: Grid, expansion: Expansion, document: Document) -> Problem | None:

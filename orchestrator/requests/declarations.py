@@ -79,6 +79,24 @@ def refusal(context: Context, frozen: FrozenGrid) -> str:
     return ""
 
 
+def warning(context: Context, frozen: FrozenGrid) -> str:
+    """Return what a submission would mean for its comparison: it is refused, exploratory, or ""."""
+    if refused := refusal(context, frozen):
+        return f"submit will refuse it. {refused}"
+    return late(context, frozen)
+
+
+def late(context: Context, frozen: FrozenGrid) -> str:
+    """Return that a grid's first declaration comes after results that could decide it, or ""."""
+    if frozen.settings.compare is None or _earlier(context, frozen):
+        return ""
+    this = _now(context, frozen, [])
+    if this.change is not Change.AMENDED:
+        return ""
+    there = f"{this.finished} of {this.runs} runs have results"
+    return f"compare: declared when {there}, so the comparison will be called exploratory"
+
+
 def _is_known(earlier: Sequence[Declaration], this: Declaration) -> bool:
     """Whether a submission's runs were declared before: it is repeated, and changes nothing.
 

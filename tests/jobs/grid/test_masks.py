@@ -112,6 +112,7 @@ def test_a_task_that_there_is_not_is_bad_input(scenes: Path) -> None:
             "your own metrics are given a class for each image, and ade20k has none",
         ),
         ({"compare": {"metric": "top1"}}, "no set is scored by 'top1'"),
+        ({"record_depth": True}, "only runs that learn classes record what their blocks add"),
     ],
 )
 def test_what_does_not_go_with_masks_is_refused_with_what_to_set(

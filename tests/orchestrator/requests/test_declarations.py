@@ -26,7 +26,7 @@ from vtjobs.jobs.workspace.grid_settings import Declaration
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.stored_grid import read_grid
 from vtjobs.orchestrator.requests.actions import retry
-from vtjobs.orchestrator.requests.declarations import refusal
+from vtjobs.orchestrator.requests.declarations import late, refusal
 from vtjobs.orchestrator.requests.submit import submit
 
 from ...support.grids import tiny_grid
@@ -166,6 +166,23 @@ def test_the_winner_under_a_new_name_was_declared_late(quiet_lab: Lab) -> None:
     assert (found.change, found.finished) == (Change.LATE, 4)
     plan = settle(quiet_lab.context.ledger, Selection(names=("winner",)), NOTHING)
     assert plan.exploratory == ("it was declared when 4 of 4 runs had results",)
+
+
+def test_who_declares_late_is_told_before_and_once(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid(None, heads=TWO))
+    declares = _grid("{alpha: 0.05}", heads=TWO)
+    said = late(quiet_lab.context, quiet_lab.prepare(declares).frozen)
+    assert said == (
+        "compare: declared when 4 of 4 runs have results, so the comparison will be called"
+        " exploratory"
+    )
+    _declared(quiet_lab, declares)
+    assert late(quiet_lab.context, quiet_lab.prepare(declares).frozen) == ""
+
+
+@pytest.mark.parametrize("compare", [None, "{alpha: 0.05}"])
+def test_nothing_is_late_without_results(quiet_lab: Lab, compare: str | None) -> None:
+    assert late(quiet_lab.context, quiet_lab.prepare(_grid(compare)).frozen) == ""
 
 
 def test_seeds_that_topup_adds_need_no_reason_and_are_exploratory(quiet_lab: Lab) -> None:
