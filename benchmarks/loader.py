@@ -14,6 +14,7 @@ Ratios are vtjobs' images a second over timm's: above 1, vtjobs is faster.
 """
 
 import argparse
+import itertools
 import os
 import statistics
 import sys
@@ -40,6 +41,9 @@ from vtjobs.workers.data.timm_pipeline import PilSource, PilTransform
 from vtjobs.workers.randomness import Streams
 
 BATCH = 128
+# Of a round of the first measure.
+BATCHES = 8
+EPOCHS_AT_MOST = 1000
 SIZE = 224
 POLICY = "rand-m9-mstd0.5-inc1"
 CPU = torch.device("cpu")
@@ -87,13 +91,27 @@ def source_of(images: ImageSet, workers: int, epochs: int) -> tuple[PilSource, O
 
 
 def core(images: ImageSet) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Return what makes one batch inside a worker, for vtjobs and for timm."""
-    source, _ = source_of(images, 0, 1)
+    """Return what makes the next batches inside a worker, for vtjobs and for timm.
+
+    One batch has a third more costly operations than another, by their draws: so there are several,
+    and each call draws anew.
+    """
+    source, _ = source_of(images, 0, EPOCHS_AT_MOST)
     source.begin(0)
-    shares = source._shares
+    shares, items = source._shares, itertools.count()
     theirs = Pictures(images)
     theirs.transform = create_transform(**TIMM, use_prefetcher=True)
-    return lambda: shares[0], lambda: fast_collate([theirs[index] for index in range(BATCH)])
+
+    def our_batches() -> None:
+        for _ in range(BATCHES):
+            shares[next(items)]
+
+    def their_batches() -> None:
+        for batch in range(BATCHES):
+            start = batch * BATCH
+            fast_collate([theirs[index % len(theirs)] for index in range(start, start + BATCH)])
+
+    return our_batches, their_batches
 
 
 def epochs(images: ImageSet, number: int, workers: int) -> tuple[Callable, Callable]:

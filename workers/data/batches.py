@@ -126,6 +126,20 @@ def normaliser(dataset: DatasetSettings, device: torch.device) -> tuple[Tensor, 
     return mean, std
 
 
+def normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Return levels 0…255 [B, C, S, S] as a model takes them: float32, in memory of their own.
+
+    Args:
+        images: of any type, and in any order in memory.
+        mean: [1, C, 1, 1], as `normaliser` returns it.
+        std: the same.
+    """
+    # In place, since on a CPU fresh memory costs more than arithmetic. Images of loader workers lie
+    # pixel by pixel; a model may compute otherwise on such memory.
+    found = torch.empty(images.shape, device=images.device).copy_(images)
+    return found.sub_(mean).div_(std)
+
+
 class Finish:
     """The end of both training pipelines, on the device: normalise images, erase parts of some."""
 
@@ -143,7 +157,7 @@ class Finish:
 
     def __call__(self, images: Tensor, position: Position) -> Tensor:
         """Return images [B, C, S, S], levels 0…255 on the device, as float32 for the model."""
-        finished = (images.float() - self.mean) / self.std
+        finished = normalised(images, self.mean, self.std)
         if not self.erasing:
             return finished
         where = position.key
@@ -292,7 +306,7 @@ class EvalSource:
             part = slice(start, start + high - low)
             start = part.stop
             if low < high and self.images is not None:
-                shown = self.images.rows(low, high).to(self.device).float()
-                yield (shown - self.mean) / self.std, self.labels[part]
+                shown = self.images.rows(low, high).to(self.device)
+                yield normalised(shown, self.mean, self.std), self.labels[part]
             else:
                 yield None

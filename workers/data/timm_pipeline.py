@@ -13,7 +13,7 @@ from ...jobs.run.settings import DatasetSettings, RecipeSettings, Task
 from ..own_functions import own_transform
 from ..randomness import Streams
 from ..transfer import bring
-from .batches import Finish, Labels, Order, Position, in_views, side_by_side, stacked
+from .batches import Finish, Labels, Order, Position, in_views, side_by_side
 from .image_set import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 from .mask_pipeline import MaskSamples
@@ -58,7 +58,11 @@ class PilTransform:
     Its draws follow from (epoch, index) alone, whichever worker makes them.
     """
 
-    collate = staticmethod(stacked)
+    @staticmethod
+    def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Return images [B, V, C, S, S] and classes [B] of as many of each."""
+        images, labels = zip(*samples, strict=True)
+        return _by_pixel(images), torch.stack(labels)
 
     def __init__(
         self, images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
@@ -125,7 +129,7 @@ class PilTransform:
                 image = self.images.pil(index)
             # Of the same mode, too, what `convert` returns is a new image.
             shown.append(self._transformed(image.convert(self.mode)))
-        return torch.stack(shown)
+        return _by_pixel(shown)
 
     def _transformed(self, image: Any) -> Tensor:
         if self.own is not None:
@@ -155,6 +159,15 @@ class PilTransform:
         padded = F.pad(image, self.padding)
         top, left = random.randint(0, 2 * self.padding), random.randint(0, 2 * self.padding)
         return F.crop(padded, top, left, self.size, self.size)
+
+
+def _by_pixel(images: Sequence[Tensor]) -> Tensor:
+    """Return [N, …, C, S, S] of N images, with the channels of a pixel side by side in memory.
+
+    Pillow has them so. To put them apart would take a worker's time; the device does it when it
+    normalises.
+    """
+    return torch.stack([one.movedim(-3, -1) for one in images]).movedim(-1, -3)
 
 
 Share = tuple[Tensor, Labels]

@@ -12,7 +12,7 @@ from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.workers.data import batches
-from vtjobs.workers.data.batches import EvalSource, Order, Position, TensorSource
+from vtjobs.workers.data.batches import EvalSource, Order, Position, TensorSource, normalised
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.errors import DataError
@@ -180,6 +180,17 @@ def test_the_digits_are_normalised_to_zero_mean_and_unit_deviation(tmp_path: Pat
     mean, std = batches.normaliser(facts, CPU)
     normal = (images.float() - mean) / std
     assert abs(float(normal.mean())) < 0.01 and abs(float(normal.std()) - 1) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["by channel", "by pixel", "float"])
+def test_images_are_normalised_in_memory_of_their_own_channel_by_channel(kind: str) -> None:
+    levels = torch.randint(0, 256, (4, 6, 5, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    shown = {"by pixel": levels, "by channel": levels.contiguous(), "float": levels.float()}[kind]
+    before = shown.clone()
+    mean, std = torch.rand(1, 3, 1, 1), 1 + torch.rand(1, 3, 1, 1)
+    found = normalised(shown, mean, std)
+    assert torch.equal(found, (levels.float() - mean) / std)
+    assert found.is_contiguous() and torch.equal(shown, before)
 
 
 @pytest.mark.paper("DE-04", "OR-10")
