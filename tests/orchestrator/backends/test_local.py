@@ -354,15 +354,23 @@ def test_a_runner_waits_for_its_agents_where_the_workspace_is_away(
     assert read_json(mounted.queue.entry("ended", made.token)) == {"code": 0, "word": "exit 0"}
 
 
+def end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: process_identity(pid) is None, 30)
+
+
 @pytest.mark.parametrize("waits", [False, True], ids=["running", "waiting"])
 def test_a_restarted_runner_waits_for_what_it_took_over_where_the_workspace_is_away(
     mounted: LocalBackend, mount: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     monkeypatch.setattr(queue_process, "LINGER_S", 2 * TICK_S)
-    sleeper = subprocess.Popen(["sleep", "60"])
+    # No child of this process: the runner is in it, and would learn its exit code.
+    sleep = "sleep 60 >/dev/null & echo $!"
+    sleeper = int(subprocess.run(["sh", "-c", sleep], stdout=subprocess.PIPE, check=True).stdout)
     cores = len(os.sched_getaffinity(0))
     try:
-        pretend_running(mounted, "vtj-1", sleeper.pid)
+        pretend_running(mounted, "vtj-1", sleeper)
         if waits:
             mounted.queue.add(allocation(mounted.workspace, 2, ranks=cores))
         runner = Runner(mounted.workspace)
@@ -370,14 +378,12 @@ def test_a_restarted_runner_waits_for_what_it_took_over_where_the_workspace_is_a
         thread = threading.Thread(target=runner.run, daemon=True)
         with away(mount):
             if waits:
-                sleeper.kill()
-                sleeper.wait()
+                end(sleeper)
             thread.start()
             thread.join(4 * TICK_S)
             assert thread.is_alive() and not mount.exists()
     finally:
-        sleeper.kill()
-        sleeper.wait()
+        end(sleeper)
     thread.join(60)
     assert not thread.is_alive()
     assert read_json(mounted.queue.entry("ended", "vtj-1")) == {"code": None, "word": "gone"}
@@ -446,15 +452,13 @@ def test_what_another_hosts_queue_holds_is_not_absent_while_that_queue_is_served
 
 def test_an_agent_that_ends_after_the_reaping_keeps_its_exit_code(backend: LocalBackend) -> None:
     runner = Runner(backend.workspace)
-    child = os.fork()
-    if child == 0:
-        signal.pause()
-    pretend_running(backend, "vtj-1", child)
-    assert runner.tick()
-    os.kill(child, signal.SIGKILL)
-    wait_for(lambda: process_identity(child) is None, 10)
-    (entry,) = backend.queue.running().values()
-    runner._note_end("vtj-1", entry)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        pretend_running(backend, "vtj-1", child.pid)
+        assert runner.tick()
+        child.kill()
+        wait_for(lambda: process_identity(child.pid) is None, 30)
+        (entry,) = backend.queue.running().values()
+        runner._note_end("vtj-1", entry)
     assert read(backend.queue.entry("ended", "vtj-1"), End) == End(code=-9, word="SIGKILL")
 
 
