@@ -15,6 +15,7 @@ from ...jobs.run.comparing import Select
 from ...jobs.run.settings import CellSettings
 from ...jobs.run.spec import Axes
 from ...jobs.run.states import RunState
+from ..stats.moments import moments
 from . import without_value
 from .cell import LABELS, Cell
 from .epochs import Score
@@ -67,7 +68,7 @@ def make_cell(chain: list[records.CellRow], members: list[records.RunRow], about
     values = {
         seed: float(done[seed].value) for seed in sorted(done) if math.isfinite(done[seed].value)
     }
-    numbers = list(values.values())
+    numbers = tuple(values.values())
     # Epoch 0: files of imported runs that do not say which one they scored.
     best_minus_last = [
         abs(result.best - result.last) for result in done.values() if result.last_epoch
@@ -109,8 +110,8 @@ def make_cell(chain: list[records.CellRow], members: list[records.RunRow], about
         retried_seeds=seeds(lambda row: row.run_id in about.retried),
         redrawn_seeds=seeds(lambda row: row.run_id in about.redrawn),
         values=values,
-        mean=statistics.fmean(numbers) if numbers else None,
-        std=statistics.stdev(numbers) if len(numbers) > 1 else None,
+        mean=moments(numbers)[0] if numbers else None,
+        std=moments(numbers)[1] if len(numbers) > 1 else None,
         best_minus_last=statistics.fmean(best_minus_last) if best_minus_last else None,
         candidates=sorted({result.candidates for result in done.values()}),
         epochs=sorted({result.last_epoch for result in done.values()}),

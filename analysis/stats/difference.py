@@ -8,10 +8,10 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from .distributions import t_lower, t_quantile, t_upper
+from .moments import moments
 
 ALPHA = 0.05
 # Of the effect that e-values are most sensitive to, in standard deviations squared.
@@ -109,7 +109,7 @@ def welch(
     n, m = len(values), len(baseline)
     if not n or not m:
         return Difference(n=n, n_baseline=m, why_not="no scored run on one side")
-    (mean, std), (mean_baseline, std_baseline) = _moments(tuple(values)), _moments(tuple(baseline))
+    (mean, std), (mean_baseline, std_baseline) = moments(tuple(values)), moments(tuple(baseline))
     if min(n, m) < 2:
         return Difference(
             n=n,
@@ -118,13 +118,6 @@ def welch(
             why_not="needs two seeds on each side",
         )
     return welch_of_summaries(mean, std, n, mean_baseline, std_baseline, m, alpha=alpha)
-
-
-# A table compares each cell several times; the exact sums take longer than the test.
-@lru_cache(maxsize=1 << 13)
-def _moments(values: tuple[float, ...]) -> tuple[float, float]:
-    """Return mean and sample standard deviation (ddof 1); 0 of a single value."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def welch_of_summaries(
