@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import median, stdev
+from statistics import median
 
 from ...jobs.documents import Document
 from ...jobs.run.comparing import (
@@ -28,6 +28,7 @@ from ..stats.difference import (
     holm,
 )
 from ..stats.dunnett import Sample, step_down
+from ..stats.moments import moments
 from ..stats.verdict import Verdict
 from .between import GainDifference, between
 from .borrowed import Borrowed, borrowed
@@ -295,7 +296,7 @@ def _adjusted(
 
 def _samples(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> tuple[Sample, Sample]:
     own, other = (
-        Sample(one.cell_id, stdev(values) if len(values) > 1 else 0.0, len(values))
+        Sample(one.cell_id, moments(tuple(values))[1], len(values))
         for one, values in zip(
             (cell, baseline), map(in_order, sides(cell, baseline, plan)), strict=True
         )
@@ -383,7 +384,7 @@ def _spread(ours: list[float], theirs: list[float]) -> SpreadTest:
     """Compare the standard deviations."""
     if min(len(ours), len(theirs)) < 3:
         return SpreadTest(ratio=None, p=None)
-    own, other = stdev(ours), stdev(theirs)
+    own, other = moments(tuple(ours))[1], moments(tuple(theirs))[1]
     ratio = own / other if other else None
     # Of deviations that are all equal on a side, as those of two values that come twice, there is
     # no variance.
