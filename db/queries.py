@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, get_args
 
-from sqlalchemy import Connection, Select, and_, exists, func, or_, select
+from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
 
 from ..jobs.documents import from_plain
 from ..jobs.run.selector import Selection
@@ -46,6 +46,9 @@ def list_runs(
     """
     attempt, tried = m.attempts, m.attempts.alias("tried")
     latest = _of_attempts(func.max(tried.c.number), tried)
+    asked = named_grids(connection, selection)
+    # A run that several grids have counts as the newest one's, unless one of them is asked for.
+    counts_as = literal(asked[0]) if len(asked) == 1 else m.runs.c.grid_id
     query: Select[Any] = (
         select(
             m.runs,
@@ -61,18 +64,14 @@ def list_runs(
         .outerjoin(m.allocations, m.allocations.c.token == attempt.c.token)
         .outerjoin(
             m.grid_runs,
-            and_(
-                m.grid_runs.c.run_id == m.runs.c.run_id, m.grid_runs.c.grid_id == m.runs.c.grid_id
-            ),
+            and_(m.grid_runs.c.run_id == m.runs.c.run_id, m.grid_runs.c.grid_id == counts_as),
         )
         .where(where(connection, selection))
-        .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
+        .order_by(m.grid_runs.c.grid_id, m.grid_runs.c.position)
     )
     rows = connection.execute(query.limit(limit) if limit else query).mappings().all()
     if not rows:
         raise nothing(connection, selection)
-    asked = named_grids(connection, selection)
-    # A run that several grids have counts as the newest one's, unless one of them is asked for.
     grids = [asked[0] if len(asked) == 1 else row["grid_id"] for row in rows]
     names = cell_names.of_grids(connection, set(grids))
     return [

@@ -163,7 +163,7 @@ def why_not(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> str:
         planned = there + sum(len(one.waiting) for one in (cell, baseline))
         is_unscored = cell.unscored_seeds or baseline.unscored_seeds
         what = "are scored" if is_unscored else "have finished"
-        return f"{there} of {planned} declared seeds {what}"
+        return f"{there} of {planned} declared runs {what}"
     if (
         cell.select == Select.BEST_VAL
         and not cell.candidates == baseline.candidates == cell.candidates[:1]

@@ -11,7 +11,7 @@ from ...db import queries, selected
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...jobs.run.selector import Selection
-from ...jobs.units import plural
+from ...jobs.units import plural, ranges
 from .cell import Cell
 from .cells import of_plan
 from .plan import ComparisonPlan
@@ -102,7 +102,8 @@ def _left_out(
         rest = [cell for cell in rest if getattr(cell, axis) in known]
     words += [plural(len(rest), "cell")] if rest else []
     seeds = sorted({seed for cell_id, seed in missing if cell_id in there})
-    return ", ".join([*words, *([_named("seed", seeds)] if seeds else [])])
+    named = f"seed{'s' if len(seeds) > 1 else ''} {ranges(seeds)}"
+    return ", ".join([*words, *([named] if seeds else [])])
 
 
 def _named(noun: str, values: Sequence[object]) -> str:

@@ -46,6 +46,20 @@ def test_a_run_that_two_grids_have_is_listed_under_the_names_of_the_grid_that_is
     assert variants(two_grids, "second") == ["three"]
 
 
+def test_a_grids_runs_are_in_its_own_order_whichever_grids_have_them_since(quiet_lab: Lab) -> None:
+    names = ("usual", "longer", "longest")
+    epochs = dict(zip(names, (2, 3, 4), strict=True))
+
+    def submit(name: str, kept: tuple[str, ...]) -> None:
+        lines = [f"  {one}: {{train.epochs: {epochs[one]}}}" for one in kept]
+        quiet_lab.submit(tiny_grid(name=name, seeds="1", extra="\n".join(["variants:", *lines])))
+
+    submit("first", names)
+    for number, kept in enumerate((names[1:2], names[:1], names[2:])):
+        submit(f"later{number}", kept)
+        assert variants(quiet_lab, "first") == list(names)
+
+
 def test_a_report_has_the_names_of_its_grid(two_grids: Lab) -> None:
     (cell,) = report(two_grids.context.ledger, Selection(names=("second",)))
     assert cell.axes == {"variant": "three"}

@@ -203,7 +203,7 @@ def test_submitting_the_file_again_after_topup_changes_nothing(quiet_lab: Lab) -
     assert _declared(quiet_lab, narrow) == added
     # The file has fewer seeds than were declared, and is no whole comparison of its own.
     plan = _plan_of(quiet_lab, "tiny")
-    assert plan.exploratory == ("not the declared comparison: seeds 3 and 4 left out",)
+    assert plan.exploratory == ("not the declared comparison: seeds 3, 4 left out",)
 
 
 def _plan_of(lab: Lab, *words: str) -> ComparisonPlan:
@@ -295,7 +295,7 @@ def test_a_declared_comparison_waits_for_its_seeds(quiet_lab: Lab) -> None:
     (found,) = compare(cells, plan).comparisons
     assert (found.verdict, found.detail, found.p) == (
         "not testable",
-        "6 of 8 declared seeds have finished",
+        "6 of 8 declared runs have finished",
         None,
     )
     assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
@@ -320,7 +320,7 @@ def test_a_comparison_declared_by_neighbours_waits_until_all_its_seeds_are_score
     plan = settle(quiet_lab.context.ledger, selection, NOTHING)
     _evaluated(quiet_lab, run_ids[:4])
     (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
-    assert (found.detail, found.p, found.lost) == ("4 of 6 declared seeds are scored", None, [])
+    assert (found.detail, found.p, found.lost) == ("4 of 6 declared runs are scored", None, [])
     assert found.unscored
     _evaluated(quiet_lab, run_ids[4:])
     (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
@@ -353,7 +353,7 @@ def test_ones_own_metric_that_runs_were_trained_without_is_waited_for(
     _evaluated(quiet_lab, run_ids[:4], "balanced_accuracy")
     cells = planned(quiet_lab.context.ledger, selection, plan)
     (found,) = compare(cells, plan).comparisons
-    assert (found.detail, found.p) == ("4 of 6 declared seeds are scored", None)
+    assert (found.detail, found.p) == ("4 of 6 declared runs are scored", None)
     assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
 
 
