@@ -1,5 +1,6 @@
 """Turn pydantic's findings into mistakes that name file, line, key and fix."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
@@ -24,6 +25,8 @@ _KINDS = {
     "finite_number": "must be a finite number",
     "too_short": "at least one is needed",
 }
+_NUMBERS = ("int_type", "int_from_float", "float_type")
+_LISTS = ("list_type", "tuple_type")
 
 
 def validate(
@@ -69,11 +72,17 @@ def problem_of(
     kind = found["type"]
     if kind == "extra_forbidden":
         key = str(found["loc"][-1])
-        fix = _home(homes[key]) if key in homes else suggest(key, _fields(model, found["loc"][:-1]))
+        if key.isdigit():
+            # Of `{min_effect: 1,5}`.
+            fix = "Write decimal numbers with a point, such as 1.5"
+        elif key in homes:
+            fix = _home(homes[key])
+        else:
+            fix = suggest(key, _fields(model, found["loc"][:-1]))
         return document.problem(where, f"unknown key {key!r}", fix)
     if kind == "missing":
         return document.problem(where, "is required")
-    return document.problem(where, _message(found))
+    return document.problem(where, _message(found), _fix(found))
 
 
 def _home(path: str) -> str:
@@ -105,6 +114,21 @@ def _message(found: Any) -> str:
         return f"{_KINDS[kind]}, got {describe(value)}"
     text = str(found["msg"]).replace("Input should be", "must be")
     return f"{text[0].lower()}{text[1:]}, got {describe(value)}"
+
+
+def _fix(found: Any) -> str:
+    """Return what to write where a value has the wrong type in an obvious way, or ""."""
+    kind, value = found["type"], found.get("input")
+    if kind in _NUMBERS and isinstance(value, str) and is_number(value):
+        return "Remove the quotes"
+    if kind in _LISTS and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return f"Write [{value}]"
+    return ""
+
+
+def is_number(text: str) -> bool:
+    """Whether text, as between quotes, is a number as a file would have it."""
+    return re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", text) is not None
 
 
 def describe(value: Any) -> str:

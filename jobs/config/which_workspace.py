@@ -25,7 +25,10 @@ def not_found(config: Config, folder: Path | None = None) -> NoWorkspace:
             f"in {folder} or above. The first `vtjobs submit` makes it"
         )
     else:
-        lines[0] += f", named by {_named_by(setting)}. Is the file system mounted?"
+        lines[0] += (
+            f", named by {_named_by(setting)}. Is the file system mounted? If there is none yet,"
+        )
+        lines[0] += " the first `vtjobs submit` makes it"
     above = _above(folder) if setting.origin == DEFAULT else None
     if above is not None:
         lines.append(f"there is one further up: vtjobs status -W {shlex.quote(str(above))}")

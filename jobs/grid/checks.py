@@ -1,10 +1,11 @@
 """Read a grid file and report every mistake in it, with file, line, key and fix."""
 
+import difflib
 import os
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadInput, Problem, did_you_mean, suggest
+from ..errors import BadInput, Problem, suggest
 from ..names import name_problem
 from ..run.design import Design
 from ..run.spec import BASELINE, EACH
@@ -86,7 +87,9 @@ def _near_file(path: Path) -> str:
     files = {file.stem: str(file) for file in path.parent.glob("*.y*ml")}
     if path.name in files:
         return f"Did you mean {files[path.name]!r}?"
-    return did_you_mean(str(path), files.values())
+    # Without their endings, by which any two files are alike.
+    close = difflib.get_close_matches(path.stem, files, n=1)
+    return f"Did you mean {files[close[0]]!r}?" if close else ""
 
 
 def _change(document: Document, path: str, value: Any) -> None:

@@ -229,9 +229,10 @@ class Resolver:
         self, model: type[BaseModel], entry: Entry, changes: Given, brought: Given
     ) -> tuple[BaseModel | None, list[Problem]]:
         if not isinstance(entry.settings, dict):
-            return None, [
-                self.document.problem(entry.path, f"{entry.name}: expected a mapping of settings")
-            ]
+            has_weight = "weight" in model.model_fields and isinstance(entry.settings, int | float)
+            fix = f"Write {entry.name}: {{weight: {entry.settings}}}" if has_weight else ""
+            message = f"{entry.name}: expected a mapping of settings"
+            return None, [self.document.problem(entry.path, message, fix)]
         return validate(
             model,
             {**brought, **entry.settings, **changes},

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..documents import to_plain
-from ..errors import did_you_mean
+from ..errors import did_you_mean, one_of
 from ..run.settings import BackboneSettings, Weights
 from ..run.spec import canonical
 from . import catalogue
@@ -94,8 +94,8 @@ class BackboneResolver:
         if models and name.split(".")[0] not in models:
             near = did_you_mean(name, [*known, *models])
             fix = (
-                f"{near} Short names: {', '.join(known)}. Any timm model name works too, and your"
-                " own model as file.py:function"
+                f"{near} Short names: {one_of(known)}. Any timm model name works too, and your own"
+                " model as file.py:function"
             )
             self._mistakes.at(entry.path, f"unknown backbone {name!r}", fix)
             return None

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from ..run import design
 from ..run.design import Design
 from ..run.spec import STREAMS
+from ..validation import is_number
 
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 1_000_000
@@ -23,7 +24,7 @@ def _seeds(value: object) -> list[int]:
     """Return the seeds that a grid file means by a count, a list or a range."""
     match value:
         case bool() | float():
-            raise ValueError(f"whole number 0…{MAX_SEED}, got {str(value).lower()}")
+            raise ValueError(f"a count of seeds is a whole number, got {str(value).lower()}")
         case str():
             raise ValueError(_plain_form(value))
         case int():
@@ -40,6 +41,8 @@ def _seeds(value: object) -> list[int]:
 def _plain_form(text: str) -> str:
     """Return how to write what somebody wrote as text, such as 0..4."""
     low, dots, high = text.partition("..")
+    if not dots and is_number(text):
+        return f"remove the quotes, write {text}"
     if not dots:
         return f"write plain decimal numbers, got {text}"
     if high.isascii() and high.isdigit() and len(high) < 10:
