@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, literal, select
+from sqlalchemy import Connection, delete, exists, insert, literal, select
 
 from ..jobs.documents import reader
-from ..jobs.run.states import AttemptState
+from ..jobs.run.states import AttemptState, RunState
 from ..jobs.workspace.events import Metrics
 from . import models as m
 from .parts import in_parts
@@ -214,3 +214,13 @@ def _results(
             }
         )
     return rows
+
+
+def evaluated_runs(connection: Connection, grid_id: str) -> dict[str, tuple[RunState, bool]]:
+    """Return the runs that follow a grid: state, and whether any epoch of theirs was scored.
+
+    A run follows the newest grid that has it.
+    """
+    is_scored = exists().where(m.evaluations.c.run_id == m.runs.c.run_id)
+    query = select(m.runs.c.run_id, m.runs.c.state, is_scored).where(m.runs.c.grid_id == grid_id)
+    return {row[0]: (RunState(row[1]), bool(row[2])) for row in connection.execute(query)}

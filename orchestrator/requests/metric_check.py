@@ -4,7 +4,10 @@ from typing import TYPE_CHECKING
 
 from ...db import queries
 from ...db.engine import reading
+from ...db.results import evaluated_runs
 from ...jobs.errors import BadInput, Problem
+from ...jobs.run.states import RunState
+from ...jobs.workspace.markers import closed
 from ..loop.context import Context
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ def require_same_metrics(context: Context, prepared: "Prepared") -> None:
         return
     with reading(context.ledger.engine) as connection:
         stored = queries.grid_settings(connection)
+    run_ids = {run[0] for run in prepared.frozen.runs}
     problems = [
         Problem(
             key="data.metrics",
@@ -32,7 +36,26 @@ def require_same_metrics(context: Context, prepared: "Prepared") -> None:
         )
         for grid_id, settings in stored.items()
         for theirs in settings.metrics
-        if theirs.name in mine and theirs != mine[theirs.name]
+        if theirs.name in mine
+        and theirs != mine[theirs.name]
+        and _may_score(context, grid_id, run_ids)
     ]
     if problems:
         raise BadInput(problems)
+
+
+def _may_score(context: Context, grid_id: str, submitted: set[str]) -> bool:
+    """Whether the functions of a stored grid have scored a run, or still may.
+
+    They do not where one fails: the runs that are submitted now follow the new grid, and what ended
+    before, or is kept from starting, is scored by that one's.
+    """
+    with reading(context.ledger.engine) as connection:
+        runs = evaluated_runs(connection, grid_id)
+    kept = closed(context.workspace, grid_id)
+    return any(
+        is_scored
+        or run_id not in submitted
+        or (not state.is_settled and (state != RunState.PENDING or kept(run_id) is None))
+        for run_id, (state, is_scored) in runs.items()
+    )

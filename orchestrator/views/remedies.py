@@ -37,6 +37,9 @@ def remedy(
     if cause.place is not None and failure in (FailureClass.USER_ERROR, FailureClass.SETUP_ERROR):
         if cause.message.startswith(ModuleNotFoundError.__name__):
             return f"Install the module where runs train, then run: {retry}"
+        if cause.place.part == "metric":
+            # A run is the same whatever scores it.
+            return f"Fix {cause.place} {_NEW_RUNS}, then run: {retry}"
         if cause.place.part:
             # Its source is a part of the run: the same run would fail again.
             return f"Fix {cause.place} {_NEW_RUNS}. A changed {cause.place.part} makes new runs"

@@ -8,6 +8,7 @@ import signal
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from vtjobs.orchestrator.requests.submit import prepare, submit
 from vtjobs.orchestrator.requests.summary import Estimate, summary
 
 from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, started
 from ...support.lab import Lab, SleepingBackend
 
 # What changes something that outlives the process.
@@ -71,6 +73,24 @@ def test_one_name_of_a_metric_is_one_function_in_a_workspace(
     for request in (submit, summary):
         with pytest.raises(BadInput, match="score has another source or other arguments in grid"):
             request(quiet_lab.context, changed)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_a_metric_that_has_scored_no_run_may_be_mended_under_its_name(
+    quiet_lab: Lab, tmp_path: Path, scores: bool
+) -> None:
+    path = tmp_path / "mine.py"
+    text = tiny_grid(seeds="1", extra=f'data: {{metrics: ["{path}:score"]}}\nretries: 1')
+    path.write_text("def score(logits, labels):\n    return 1 / 0\n")
+    (run_id,) = quiet_lab.submit(text)
+    quiet_lab.tick()
+    evaluation = {"epoch": 1, "step": 8, "set": "test", "metrics": {"score": 1.0}}
+    events = [("evaluation", evaluation)] if scores else []
+    journal(quiet_lab, run_id, 1, started(), *events, ended("failed", "user_error"))
+    quiet_lab.tick()
+    path.write_text("def score(logits, labels):\n    return 1.0\n")
+    with pytest.raises(BadInput, match="another source") if scores else nullcontext():
+        submit(quiet_lab.context, quiet_lab.prepare(text))
 
 
 def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(
