@@ -34,6 +34,7 @@ from .commands import (
     seeds,
     submit,
     visualize,
+    waiting,
     watch,
     weights,
 )
@@ -69,7 +70,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     watch.runs,
     watch.show,
     watch.logs,
-    submit.wait,
+    waiting.wait,
     live.top,
     pages.ui,
     watch.failures,

@@ -164,7 +164,7 @@ def look_again(context: "Context") -> None:
     """Bring the ledger up to date once more, as `look_into` does."""
     from ..orchestrator.loop.tick import look
 
-    _say(context, look(context))
+    say_report(context, look(context))
 
 
 def forget_told() -> None:
@@ -177,11 +177,12 @@ def make_pass(context: "Context", *, start: bool = True) -> "Report":
     from ..orchestrator.loop.tick import tick
 
     report = tick(context, start=start)
-    _say(context, report)
+    say_report(context, report)
     return report
 
 
-def _say(context: "Context", report: "Report") -> None:
+def say_report(context: "Context", report: "Report") -> None:
+    """Say what a pass could not ask, and what keeps runs from starting: each thing once."""
     from .printing.terminal import say
 
     unreachable.clear()

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     from ..analysis.findings.cell import Cell
     from ..analysis.findings.plan import ComparisonPlan
     from ..analysis.findings.power import Goal, Need, Needs
+    from ..jobs.workspace.grid_settings import GridSettings
     from ..orchestrator.loop.context import Context
 
+EXPLORATORY = (
+    "seeds that are added after results make the declared comparison exploratory. To add seeds and"
+    " keep it, declare looks or anytime beforehand"
+)
 HalfWidth = Annotated[
     float | None,
     typer.Option(help="Target half-width of each mean's 95 % CI, in the metric's unit."),
@@ -105,7 +110,8 @@ def power(
     wanted = Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric)
     chosen = selection(selector, default_all=True)
     document = _needs(context, chosen, wanted)
-    if document.runs and selector and len(selector) == 1 and _can_grow(context, selector[0]):
+    grids = _that_can_grow(context, selector)
+    if document.runs and selector and grids:
         goal = wanted.goals | {"--metric": metric}
         options = [f"{name} {value}" for name, value in goal.items() if value is not None]
         command = f"vtjobs topup {' '.join([selector[0], *options])}{context.where}"
@@ -114,20 +120,30 @@ def power(
         terminal.emit_json(document)
     else:
         _show(document)
+        if document.command and not all(map(_allows_seeds, grids)):
+            terminal.say(f"warning: {EXPLORATORY}")
         say_imported(context, chosen)
     if check and (code := _unmet(document)):
         raise typer.Exit(code)
 
 
-def _can_grow(context: "Context", word: str) -> bool:
-    """Return whether a word means a grid, and vtjobs can train more seeds of it."""
+def _that_can_grow(context: "Context", words: list[str] | None) -> "list[GridSettings]":
+    """Return the grid that a single word means, if vtjobs can train more seeds of it."""
     from ..db.engine import reading
     from ..db.queries import grid_settings
     from ..db.selected import resolve_grids
 
+    if words is None or len(words) != 1:
+        return []
     with reading(context.ledger.engine) as connection:
-        found = grid_settings(connection, set(resolve_grids(connection, word)))
-    return any(settings.imported is None for settings in found.values())
+        found = grid_settings(connection, set(resolve_grids(connection, words[0])))
+    return [settings for settings in found.values() if settings.imported is None]
+
+
+def _allows_seeds(settings: "GridSettings") -> bool:
+    """Whether more seeds after results keep what the grid declared, or it declared nothing."""
+    compare = settings.compare
+    return compare is None or bool(compare.looks) or compare.anytime
 
 
 def _unmet(document: "Needs") -> int:
@@ -167,7 +183,8 @@ def topup(
     from ..orchestrator.requests.summary import summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
     from .printing import terminal
-    from .submit import check_data, prepared, submitted, wait_for
+    from .submit import check_data, prepared, submitted
+    from .waiting import wait_for
 
     given, (source, at) = source, _file_of(source, workspace)
     backend = backend or at
@@ -195,10 +212,7 @@ def topup(
     if not no_data_check:
         check_data(workspace, wider)
     if refusal(context, wider.frozen):
-        terminal.say(
-            "warning: seeds that are added after results make the declared comparison exploratory."
-            " To add seeds and keep it, declare looks or anytime beforehand"
-        )
+        terminal.say(f"warning: {EXPLORATORY}")
     if dry_run:
         document = summary(context, wider)
     else:

@@ -2,15 +2,14 @@
 
 import shlex
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..jobs.config.backends import require_known
-from ..jobs.errors import BadInput, RunsFailed, VtjobsError
+from ..jobs.errors import BadInput, VtjobsError
 from ..jobs.units import format_duration, plural
 from .options import (
     BackendName,
@@ -19,7 +18,6 @@ from .options import (
     MaxRuns,
     NoDataCheck,
     RunId,
-    Selector,
     Set,
     Source,
     Workspace,
@@ -29,14 +27,12 @@ from .options import (
     one_run,
     open_workspace,
     pasted,
-    selection,
 )
+from .waiting import wait_for
 
 if TYPE_CHECKING:
-    from ..db.records import RunRow
     from ..jobs.grid.entries import Given
     from ..orchestrator.loop.context import Context
-    from ..orchestrator.loop.tick import Report
     from ..orchestrator.requests.submit import Prepared
     from ..orchestrator.requests.summary import Estimate, Planned, Summary
 
@@ -113,22 +109,22 @@ def submit(
     if wait:
         wait_for(context, [document.grid_id])
     else:
-        _say_what_follows(context, grid, document, held=hold)
+        _say_what_follows(context, grid, document)
 
 
-def _say_what_follows(
-    context: "Context", grid: "Prepared", document: "Summary", *, held: bool
-) -> None:
+def _say_what_follows(context: "Context", grid: "Prepared", document: "Summary") -> None:
     """Say how the runs go on, where to watch them and how to stop them; or that none does."""
     from ..jobs.workspace.reach import read_reach
+    from ..orchestrator.views.status import held_of
     from .printing.terminal import say
 
     settings = grid.frozen.settings
     backend = context.backend(settings.backend)
     name = pasted(context, [settings.grid_id])
-    if not document.new + document.pending + document.queued + document.running:
-        lost = document.failed + document.cancelled + document.blocked
-        again = f"{plural(lost, 'run')} did not complete. Try again: vtjobs retry {name}"
+    lost = document.failed + document.cancelled + document.blocked
+    again = f"{plural(lost, 'run')} did not complete. Try again: vtjobs retry {name}"
+    waiting = document.new + document.pending + document.queued
+    if not waiting + document.running:
         say(f"Nothing starts. {again}" if lost else f"Nothing is left to do: vtjobs report {name}")
         return
     goes_on = backend.goes_on
@@ -139,7 +135,13 @@ def _say_what_follows(
             f"Jobs cannot retry or hand on: a node did not reach {settings.backend} ({seen})."
             f" Passes do it. From cron: vtjobs {install}"
         )
-    say(f"They are on hold. Start: vtjobs release {name}" if held else goes_on)
+    held = held_of(context, settings.grid_id)
+    if held < waiting + document.running:
+        say(goes_on)
+    if held:
+        say(f"{plural(held, 'run')} on hold. Start: vtjobs release {name}")
+    if lost:
+        say(again)
     say(f"Watch: vtjobs status {name}. Stop: vtjobs cancel {name}")
 
 
@@ -189,58 +191,6 @@ def leftover(document: "Summary", *, planned: bool = False) -> str:
     what = f"{left.runs} {runs} of {left.grid_id} that this grid does not have still {wait}"
     how = "Cancel with" if not planned else "Once this grid is submitted, cancel with"
     return f"{what}. {how}: {left.cancel}"
-
-
-def wait_for(context: "Context", words: list[str], *, told: Collection[str] = ()) -> None:
-    """Follow runs to their end.
-
-    Args:
-        context: workspace and ledger.
-        words: what selects them.
-        told: runs whose failure is known and is no failure of the wait.
-
-    Raises:
-        RunsFailed: others did not complete.
-    """
-    from ..orchestrator.loop.wait import wait
-    from ..orchestrator.views.eta import etas
-    from ..orchestrator.views.shown import Words
-    from .printing.terminal import Progress, say
-
-    def show(rows: "list[RunRow]", report: "Report") -> None:
-        # The hold markers may have changed since the last look.
-        shown = Words(context)
-        words = [shown.of(row) for row in rows]
-        progress.show(rows, words, report, etas(context, chosen).all)
-
-    chosen = selection(words)
-    these = pasted(context, words)
-    try:
-        with Progress() as progress:
-            rows = wait(context, chosen, show)
-    except KeyboardInterrupt:
-        say("stopped waiting; the runs go on. To see them, wait again, or cancel them:")
-        for command in ("status", "wait", "cancel"):
-            say(f"  vtjobs {command} {these}")
-        raise
-    counts = Counter(row.state for row in rows)
-    say(", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
-    ends = [row.state for row in rows if row.state != "completed" and row.run_id not in told]
-    bad = len(ends)
-    if bad and set(ends) == {"cancelled"}:
-        # They have no failure to be shown.
-        raise RunsFailed(f"{plural(bad, 'run')} did not complete; to go on: vtjobs retry {these}")
-    if bad:
-        raise RunsFailed(f"{plural(bad, 'run')} did not complete; see: vtjobs failures {these}")
-
-
-def wait(selector: Selector = None, workspace: Workspace = None) -> None:
-    """Wait until runs have ended.
-
-    Exit code 4 if any did not complete. Ctrl-C stops the waiting, not the runs.
-    """
-    context = open_workspace(workspace)
-    wait_for(context, selector or [])
 
 
 def plan(

@@ -32,9 +32,11 @@ def alike(
         by_grid: whether a run counts in every grid that has it, instead of once.
         held: grid -> the runs that its marker holds.
     """
-    is_held = and_(m.runs.c.state == RunState.PENDING, is_among(connection, held))
-    others = _counted(by_grid, {"is_held": case((is_held, 1), else_=0)} if held else {})
-    parts = [_at_work(by_grid), others.where(m.runs.c.state.not_in(_AT_WORK))]
+    waits = m.runs.c.state.in_((RunState.PENDING, RunState.QUEUED))
+    is_held = case((and_(waits, is_among(connection, held)), 1), else_=0)
+    facts = {"is_held": is_held} if held else {}
+    others = _counted(by_grid, facts).where(m.runs.c.state.not_in(_AT_WORK))
+    parts = [_at_work(by_grid, facts), others]
     if selection.names or selection.conditions:
         chosen = where(connection, selection)
         cell = m.cells.c.cell_id == m.runs.c.cell_id
@@ -44,10 +46,10 @@ def alike(
     return [AlikeRow(**{**row, "is_held": bool(row["is_held"])}) for row in rows]
 
 
-def _at_work(by_grid: bool) -> Select[Any]:
+def _at_work(by_grid: bool, facts: dict[str, Any]) -> Select[Any]:
     """Select the runs that have a live attempt, with what is known of it."""
     attempt = m.attempts.c
-    facts = {
+    facts = facts | {
         "cancelled_through": m.runs.c.cancelled_through,
         "attempt": attempt.number,
         "attempt_state": attempt.state,

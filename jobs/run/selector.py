@@ -36,7 +36,7 @@ FIELDS = (
 )
 # How runs are shown in words that are no states, and what to select instead.
 _SHOWN = {
-    "held": "a pending run on hold. Select state=pending",
+    "held": "a pending or queued run on hold. Select state=pending,queued",
     "cancelling": "a run that is being cancelled. Select state=queued,running",
     "unknown": "a running run without a sign of life. Select state=running",
 }

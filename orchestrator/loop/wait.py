@@ -8,6 +8,7 @@ from ...db.engine import reading
 from ...jobs.errors import LedgerUnreachable
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
+from ...jobs.workspace.markers import Marker, closed
 from .context import Context
 from .tick import Effort, Report, tick
 
@@ -19,7 +20,7 @@ Show = Callable[[list[records.RunRow], Report], None]
 
 
 def wait(context: Context, selection: Selection, show: Show) -> list[records.RunRow]:
-    """Tick until every selected run is settled; return them.
+    """Tick until every selected run is settled, or stopped by its grid's breaker; return them.
 
     Raises:
         LedgerUnreachable: the ledger stayed away.
@@ -40,6 +41,16 @@ def wait(context: Context, selection: Selection, show: Show) -> list[records.Run
             time.sleep(POLL_S)
             continue
         show(rows, report)
-        if all(RunState(row.state).is_settled for row in rows):
+        left = [row for row in rows if not RunState(row.state).is_settled]
+        if _are_stopped(context, left):
             return rows
         time.sleep(max(POLL_S, effort.rest_s()))
+
+
+def _are_stopped(context: Context, rows: list[records.RunRow]) -> bool:
+    """Whether none of these will start before a user has looked why others failed."""
+    if any(row.state != RunState.PENDING for row in rows):
+        return False
+    shut = {grid_id: closed(context.workspace, grid_id) for grid_id in {r.grid_id for r in rows}}
+    found = [shut[row.grid_id](row.run_id) for row in rows]
+    return all(why is not None and why.marker is Marker.BREAKER for why in found)

@@ -146,7 +146,10 @@ def _grids(rows: Sequence[RunRow]) -> list[str]:
 def _settings(rows: Sequence[RunRow], of_cell: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return dotted name -> its values over the runs, each once."""
     found = _values(of_cell[cell_id] for cell_id in dict.fromkeys(row.cell_id for row in rows))
-    seeds = [{"seed": row.seed} if row.streams is None else {"seeds": row.streams} for row in rows]
+    seeds = [
+        {"seed": row.seed} if row.streams is None else {"seeds": row.streams}
+        for row in sorted(rows, key=lambda row: row.seed)
+    ]
     return found | _values(seeds) | _values({"init_from": row.parent} for row in rows)
 
 

@@ -8,7 +8,7 @@ from ...jobs.workspace.markers import held_runs
 from ..backends.base import CANCELLING, REQUEUED, SUSPENDED
 from ..loop.context import Context
 
-# How a pending run is shown that the user holds.
+# How a run is shown that waits, and that the user holds.
 HELD = "held"
 # How a run is shown that has given no sign of life for long.
 UNKNOWN = "unknown"
@@ -51,7 +51,8 @@ class Words:
         if row.attempt_state is None or AttemptState(row.attempt_state).is_terminal:
             is_imported = isinstance(row, records.RunRow) and row.is_imported
             return IMPORTED if is_imported and row.state == RunState.COMPLETED else row.state
-        return _at_work(self.context, row)
+        word = _at_work(self.context, row)
+        return HELD if word == RunState.QUEUED and self._is_held(row) else word
 
     def _is_held(self, row: records.RunRow | records.AlikeRow) -> bool:
         if isinstance(row, records.AlikeRow):

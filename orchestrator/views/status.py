@@ -58,7 +58,7 @@ class GridCounts(Document, frozen=True, kw_only=True):
     shown: dict[str, int]
     """Word that `runs` shows -> runs shown by it, every word. A run is counted once."""
     held: int
-    """Those of the pending runs that are on hold."""
+    """Runs that wait, and are on hold."""
     submitted_by: str
     """user@host of its latest submission; empty: it was not recorded."""
     eta: Eta | None
@@ -88,7 +88,7 @@ class Status(Document, frozen=True, kw_only=True):
     grids: list[GridCounts]
     """The grids, each with its runs."""
     held: int
-    """Those of the pending runs that are on hold."""
+    """Runs that wait, and are on hold."""
     unreachable: list[Unreachable]
     """Schedulers that could not be asked."""
     damaged_journals: list[str]
@@ -170,6 +170,15 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
         gpu_hours=spent,
         slow=slow,
     )
+
+
+def held_of(context: Context, grid_id: str) -> int:
+    """Return how many runs of a grid, the newest that has them, wait on hold."""
+    words = Words(context)
+    selection = Selection(names=(grid_id,))
+    with reading(context.ledger.engine) as connection:
+        rows = alike(connection, selection, held={grid_id: words.held(grid_id)})
+    return _shown(words, rows)[HELD]
 
 
 def _schedulers(away: Mapping[str, scheduler_notes.Away]) -> tuple[list[Unreachable], list[Slow]]:

@@ -52,7 +52,7 @@ def why(context: Context, run_id: str) -> Explanation:
         case RunState.PENDING:
             verdict, sentence, action, reason = _pending(context, row, cause)
         case RunState.QUEUED:
-            verdict, sentence, action, reason = _queued(context, attempts[-1], job_row)
+            verdict, sentence, action, reason = _queued(context, row, attempts[-1], job_row)
         case RunState.RUNNING:
             verdict, sentence, action, reason = _running(context, row, attempts[-1], job_row)
         case RunState.BLOCKED:
@@ -176,8 +176,15 @@ def _limit(context: Context, grid_id: str) -> str:
 
 
 def _queued(
-    context: Context, attempt: records.AttemptRow, job_row: records.JobRow | None
+    context: Context,
+    row: records.RunRow,
+    attempt: records.AttemptRow,
+    job_row: records.JobRow | None,
 ) -> Answer:
+    kept = closed(context.workspace, row.grid_id)(row.run_id)
+    if kept is not None and row.cancelled_through < attempt.number:
+        # Its agent passes it over once the scheduler has started that.
+        return _kept(kept, row, context.where)
     if other := gives_way_to(context.workspace, attempt.token):
         sentence = (
             f"its grid gave its place to job {other}, which had waited for it; it is submitted once"
@@ -214,7 +221,7 @@ def _running(
 ) -> Answer:
     if job_row is not None and Words(context).of(row) in (SUSPENDED, REQUEUED):
         # It has begun, and the scheduler has taken its place away.
-        return _queued(context, attempt, job_row)
+        return _queued(context, row, attempt, job_row)
     where = f" on {row.host}" if row.host else ""
     return "running", f"attempt {attempt.number}{where}", "", ""
 

@@ -24,8 +24,11 @@ def test_an_interrupted_wait_leaves_the_runs_alone_and_names_commands_that_work(
 ) -> None:
     waiting = held.start(*words)
     assert waiting.stderr is not None
+    lines = []
     while "completed (" not in (line := waiting.stderr.readline()):
         assert line, "it ended by itself"
+        lines.append(line)
+    assert lines[-1].startswith("2 runs on hold. Start: vtjobs release ")
     waiting.send_signal(signal.SIGINT)
     _, said = waiting.communicate(timeout=60)
     assert waiting.returncode == 130
@@ -37,6 +40,12 @@ def test_an_interrupted_wait_leaves_the_runs_alone_and_names_commands_that_work(
     assert held(*counted).returncode == 0
     assert held(*cancelled).returncode == 0
     assert held(*waited).returncode == 4
+
+
+def test_who_submits_a_held_grid_again_is_told_that_it_is_held(held: Cli) -> None:
+    said = held("submit", "grid.yaml").stderr
+    assert "2 runs on hold. Start: vtjobs release tiny-" in said
+    assert "without this terminal" not in said
 
 
 def test_a_wait_for_nothing_that_exists_is_refused(held: Cli) -> None:

@@ -62,7 +62,10 @@ def test_no_word_is_everything_only_where_the_command_says_so() -> None:
         ("backbone=,", "a value is missing after '='"),
         ("status=don", "no state 'don'"),
         ("status=faild", "no state 'faild'. Did you mean 'failed'?"),
-        ("state=held", "held is shown for a pending run on hold. Select state=pending"),
+        (
+            "state=held",
+            "held is shown for a pending or queued run on hold. Select state=pending,queued",
+        ),
         ("seed=x", "seeds are whole numbers"),
         ("seed=-1", "seeds are whole numbers"),
         ("seed=²", "seeds are whole numbers"),

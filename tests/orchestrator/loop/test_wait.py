@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from vtjobs.jobs.run.selector import Selection
+from vtjobs.jobs.workspace.markers import trip
 from vtjobs.orchestrator.loop import tick as module
 from vtjobs.orchestrator.loop import wait as waiting
 from vtjobs.orchestrator.loop.tick import MOST_REST_S, Effort
 
 from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, started
 from ...support.lab import Lab
 
 
@@ -56,3 +58,24 @@ def test_a_wait_rests_as_its_pass_says(quiet_lab: Lab, monkeypatch: pytest.Monke
     with pytest.raises(Rested) as rested:
         waiting.wait(quiet_lab.context, Selection(everything=True), lambda rows, report: None)
     assert rested.value.args == (17.0,)
+
+
+def test_a_wait_ends_where_the_breaker_of_a_grid_keeps_its_other_runs_from_starting(
+    quiet_lab: Lab,
+) -> None:
+    failed, *others = quiet_lab.submit(tiny_grid(seeds="3", extra="retries: 1\nmax_running: 1"))
+    quiet_lab.tick()
+    journal(quiet_lab, failed, 1, started(), ended("failed", "user_error"))
+    (grid,) = quiet_lab.context.workspace.grids.iterdir()
+    trip(
+        quiet_lab.context.workspace,
+        grid.name,
+        failure="user_error",
+        signature="no",
+        message="no",
+        runs=[failed],
+    )
+    rows = waiting.wait(quiet_lab.context, Selection(everything=True), lambda rows, report: None)
+    assert {row.run_id: row.state for row in rows} == {
+        failed: "failed", **dict.fromkeys(others, "pending"),
+    }  # fmt: skip

@@ -9,6 +9,7 @@ from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.views import details as view_details
 from vtjobs.orchestrator.views import runs as view_runs
+from vtjobs.orchestrator.views.status import status
 from vtjobs.orchestrator.views.why import why
 
 from ...support.grids import tiny_grid
@@ -69,6 +70,22 @@ def test_a_held_run_is_shown_as_held(quiet_lab: Lab) -> None:
     runs = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
     actions.hold(quiet_lab.context, runs)
     assert document(quiet_lab, runs[0]).shown_state == "held"
+
+
+def test_a_queued_run_that_is_held_is_shown_and_counted_as_held_and_why_says_so(
+    quiet_lab: Lab,
+) -> None:
+    (run_id, other) = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8]"))
+    quiet_lab.tick()
+    actions.hold(quiet_lab.context, [run_id])
+    assert (document(quiet_lab, run_id).state, document(quiet_lab, run_id).shown_state) == (
+        "queued",
+        "held",
+    )
+    assert document(quiet_lab, other).shown_state == "queued"
+    assert status(quiet_lab.context, parse_selection(["other"])).held == 1
+    found = why(quiet_lab.context, run_id)
+    assert (found.sentence, found.action) == ("it is on hold", f"vtjobs release {run_id[:8]}")
 
 
 def test_runs_of_a_time_are_those_of_which_an_attempt_started_or_ended_in_it(
