@@ -75,6 +75,7 @@ SYNONYMS: dict[str, str] = {
     "stop": "cancel",
     "table": "report",
     "unhold": "release",
+    "watch": "top",
     "web": "ui",
 }
 # Close names are suggested among these alone: a typing mistake must not end in a change.

@@ -33,7 +33,8 @@ def judged(
     if seen.look is not None:
         is_open = seen.next_look and word not in (Verdict.SEPARABLE, Verdict.NOT_TESTABLE)
         ahead = f", the next is at {seen.next_look}" if is_open else ""
-        at = f"interim analysis at {seen.look} seeds{ahead}"
+        which = "final" if seen.next_look is None else "interim"
+        at = f"{which} analysis at {seen.look} seeds{ahead}"
         detail = _joined(detail, at, _to_replace(lost) if is_open else "")
     return word, detail
 

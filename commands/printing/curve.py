@@ -150,8 +150,9 @@ def chart(
     last = max(first + 1, *(point.epoch for curve in curves for point in curve.points))
     # The upper limit is left out of the chart: a little more than the last epoch.
     figure.set_x_limits(first, last + (last - first) / (2 * figure.width))
-    if last - first >= TICKS:
-        figure.x_ticks_fkt = lambda value, _: f"{value:.0f}"
+    # Labels stand at equal distances, and so seldom at whole epochs.
+    digits = 0 if last - first >= 5 * TICKS else 1
+    figure.x_ticks_fkt = lambda value, _: f"{value:.{digits}f}"
     figure.set_y_limits(low, high)
     for index, curve in enumerate(curves):
         letter = string.ascii_uppercase[index]

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+).*$', re.M)
 Part = Literal["head", "backbone", "dataset", "loss", "transform", "metric"]
 # A lab's own part is compiled from the source that came with the run, under this name.
+_OWN_CLASS = re.compile(r"^vtjobs(\.\w+)+: ")
 _OWN = re.compile(rf"<(?P<part>{'|'.join(get_args(Part))}) (?P<name>\w+)>\Z")
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3[^/]*/")
 # Every traceback of a rank begins in this file: it tells where the node has vtjobs.
@@ -56,6 +57,8 @@ def message_of(error: str, signature: str) -> str:
     own = next((line for line in lines if line.strip() and line[0] != " "), "").strip()
     kind = own.partition(":")[0].rpartition(".")[2]
     before, found, _ = signature.partition(kind) if kind else ("", "", "")
+    # What vtjobs raises is a sentence; the path of its class says nothing to a user.
+    own = _OWN_CLASS.sub("", own)
     return (before + own if found else own) or signature
 
 

@@ -96,10 +96,13 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
     over: dict[str, str] = {}
     live, elsewhere = _live(context, run_ids), _imported(context, run_ids)
     waiting = _waiting_for_another_try(context)
+    ending = _being_cancelled(context, live)
     for run_id in run_ids:
         state = states[run_id]
         if run_id in elsewhere:
             over[run_id] = "was imported, and vtjobs has nothing to train it from"
+        elif run_id in ending:
+            over[run_id] = "is being cancelled. Try it again once it is cancelled"
         elif run_id in live:
             over[run_id] = f"is {state}; cancel it first"
         elif state == RunState.COMPLETED and not clean:
@@ -111,6 +114,16 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
         elif state == RunState.BLOCKED:
             over[run_id] = "is blocked by its parent stage. Retry the parent run instead"
     return Done(run_ids=[run_id for run_id in run_ids if run_id not in over], passed_over=over)
+
+
+def _being_cancelled(context: Context, live: set[str]) -> set[str]:
+    """Return those of the runs that were cancelled, and are still queued or at work."""
+    submitted = _submitted(context, sorted(live))
+    return {
+        run_id
+        for run_id in live
+        if context.workspace.run(run_id).highest_cancel() >= submitted.get(run_id, 1)
+    }
 
 
 def _waiting_for_another_try(context: Context) -> set[str]:

@@ -143,7 +143,8 @@ def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
         message += f", and {this.started} of {this.runs} runs have started"
         return f'{message}. Restore it, or give the reason for the change: --amend "REASON"'
     message = f"{_difference(last.design, this.design)}: not as declared on {day}"
-    message += f", and {this.finished} of {this.runs} runs have results"
+    there = f"{this.finished} of {this.runs} runs have results"
+    message += f", and {there if this.finished else 'what was declared has results'}"
     fix = (
         "Restore the grid, give it another name, or give the reason (the comparison is exploratory"
         ' then): --amend "REASON"'
@@ -166,7 +167,9 @@ def _difference(before: Sequence[DeclaredCells], after: Sequence[DeclaredCells])
     ):
         if number:
             words.append(plural(number, f"{how} {noun}"))
-    return ", ".join(words) or "the runs"
+    what = ", ".join(words) or "the runs"
+    other = old.keys() - new.keys() and new.keys() - old.keys()
+    return f"{what} (a cell with another setting is another cell)" if other else what
 
 
 def _only_adds_seeds(before: Sequence[DeclaredCells], after: Sequence[DeclaredCells]) -> bool:

@@ -19,6 +19,7 @@ from ...jobs.grid.expansion import Cell, Expansion
 from ...jobs.grid.load import take_in
 from ...jobs.grid.schema import Grid
 from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
+from ...jobs.run.spec import BASELINE, EACH
 from ...jobs.strict_yaml import Document
 from ...jobs.workspace.allocation import Shape
 from ...jobs.workspace.markers import held_runs
@@ -94,7 +95,7 @@ def prepare(
     if problems + more:
         raise BadInput(problems + more)
     text = json.dumps(document.data, indent=1, default=str).encode()
-    warnings = [*_warnings(expansion), *hints]
+    warnings = [*_without_baseline(grid, expansion), *_warnings(expansion), *hints]
     if shape.backend == "local":
         warnings += _shared_memory(shape, room, expansion)
     return Prepared(
@@ -224,6 +225,19 @@ def _shared_memory(shape: Shape, room: Room, expansion: Expansion) -> list[str]:
 def _warnings(expansion: Expansion) -> list[str]:
     """Return what is odd in the grid's cells, each once."""
     return list(dict.fromkeys(text for cell in expansion.cells for text in _odd(cell)))
+
+
+def _without_baseline(grid: Grid, expansion: Expansion) -> list[str]:
+    """Return that what a grid declares cannot be compared, as no cell is the baseline."""
+    if grid.compare is None or grid.compare.baseline == EACH:
+        return []
+    name = grid.compare.baseline
+    heads = {cell.labels["head"] for cell in expansion.cells}
+    there = any(cell.is_baseline for cell in expansion.cells) if name == BASELINE else name in heads
+    if there:
+        return []
+    fix = "Add it to heads, or name another: compare: {baseline: HEAD}"
+    return [f"compare: no head is the baseline {name}, so nothing will be compared. {fix}"]
 
 
 def _odd(cell: Cell) -> Iterator[str]:

@@ -37,6 +37,7 @@ HELPER = '  File "/home/me/lab/helper.py", line 7, in f\n    x = y\n'
         (f"{RANK}AssertionError\n", "AssertionError: ", "AssertionError"),
         (f"{RANK}A: 1\n\nDuring handling\n\n{RANK}B: 2\n", "B: #", "B: 2"),
         ("OSError: [Errno 28] /a/b/c\nmore", "OSError: [Errno #] …/c", "OSError: [Errno 28] /a/b/c"),
+        (f"{RANK}vtjobs.workers.training.evaluate.Diverged: the loss is nan\n", "Diverged: #", "the loss is nan"),
         ("", "rank killed by SIGKILL", "rank killed by SIGKILL"),
         (f"{RANK}ConnectionError: 10.0.0.7\n", "node 3 disappeared: ConnectionError: #",
          "node 3 disappeared: ConnectionError: 10.0.0.7"),

@@ -44,6 +44,17 @@ def test_a_cancel_leaves_its_mark_in_the_workspace_before_anything_else(
     assert quiet_lab.run(runs[1]).highest_cancel() == 0
 
 
+def test_a_run_that_is_still_being_cancelled_is_not_said_to_need_a_cancel(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    actions.cancel(quiet_lab.context, runs[:1])
+    done = actions.retryable(quiet_lab.context, runs[:2], clean=False)
+    assert done.passed_over == {
+        runs[0]: "is being cancelled. Try it again once it is cancelled",
+        runs[1]: "is queued; cancel it first",
+    }
+
+
 def test_cancelling_all_runs_of_a_queued_allocation_takes_it_out_of_the_queue(
     quiet_lab: Lab, runs: list[str]
 ) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from vtjobs.analysis.findings.cells import planned
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import declaration_notes, settle
 from vtjobs.analysis.findings.gather import gather
 from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.cli import app
 from vtjobs.db import queries
 from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_evaluations
@@ -152,6 +154,19 @@ def test_looks_and_anytime_allow_more_seeds_behind_the_others(quiet_lab: Lab, co
     assert not _plan(quiet_lab).exploratory
     with pytest.raises(BadInput, match="1 more seed, 1 fewer seed: not as declared"):
         _declared(quiet_lab, _grid(compare, heads=TWO, seeds="[1, 2, 3, 4, 5]"))
+
+
+@pytest.mark.parametrize(
+    ("compare", "warns"), [("{alpha: 0.05}", True), ("{anytime: true}", False), (None, False)]
+)
+def test_power_says_what_its_remedy_makes_of_a_declaration(
+    quiet_lab: Lab, compare: str | None, warns: bool
+) -> None:
+    _finished(quiet_lab, _grid(compare, heads=TWO, seeds="3"))
+    words = ["power", "tiny", "--half-width", "1", "--workspace", str(quiet_lab.root)]
+    done = CliRunner().invoke(app, words)
+    assert "Submit them: vtjobs topup tiny" in done.output
+    assert ("make the declared comparison exploratory" in done.output) is warns
 
 
 def test_a_later_file_with_the_winner_alone_needs_a_reason(quiet_lab: Lab) -> None:
