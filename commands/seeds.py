@@ -183,7 +183,7 @@ def topup(
     from ..orchestrator.requests.summary import summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
     from .printing import terminal
-    from .submit import check_data, prepared, submitted
+    from .submit import check_data, prepared, submitted, to_retry
     from .waiting import wait_for
 
     given, (source, at) = source, _file_of(source, workspace)
@@ -223,6 +223,8 @@ def topup(
     else:
         _show(needs)
     terminal.say(submitted(document))
+    if not dry_run and (again := to_retry(context, document)):
+        terminal.say(again)
     if wait and not dry_run:
         wait_for(context, [document.grid_id], told=failed)
 

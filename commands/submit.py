@@ -121,11 +121,10 @@ def _say_what_follows(context: "Context", grid: "Prepared", document: "Summary")
     settings = grid.frozen.settings
     backend = context.backend(settings.backend)
     name = pasted(context, [settings.grid_id])
-    lost = document.failed + document.cancelled + document.blocked
-    again = f"{plural(lost, 'run')} did not complete. Try again: vtjobs retry {name}"
+    again = to_retry(context, document)
     waiting = document.new + document.pending + document.queued
     if not waiting + document.running:
-        say(f"Nothing starts. {again}" if lost else f"Nothing is left to do: vtjobs report {name}")
+        say(f"Nothing starts. {again}" if again else f"Nothing is left to do: vtjobs report {name}")
         return
     goes_on = backend.goes_on
     seen = read_reach(context.workspace, settings.backend)
@@ -140,9 +139,16 @@ def _say_what_follows(context: "Context", grid: "Prepared", document: "Summary")
         say(goes_on)
     if held:
         say(f"{plural(held, 'run')} on hold. Start: vtjobs release {name}")
-    if lost:
+    if again:
         say(again)
     say(f"Watch: vtjobs status {name}. Stop: vtjobs cancel {name}")
+
+
+def to_retry(context: "Context", document: "Summary") -> str:
+    """Return how runs of a submission that did not complete before are tried again, or ""."""
+    lost = document.failed + document.cancelled + document.blocked
+    name = pasted(context, [document.grid_id])
+    return f"{plural(lost, 'run')} did not complete. Try again: vtjobs retry {name}" if lost else ""
 
 
 @contextmanager

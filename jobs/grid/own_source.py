@@ -104,7 +104,7 @@ class Sources:
         try:
             # Editors on Windows begin a file with a byte order mark.
             text = path.read_text("utf-8-sig") if stored is None else stored
-            tree = ast.parse(text)
+            tree = ast.parse(text, path.name)
         except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
             # The last two: nested too deeply for the parser, which has no memory of its own left
             # then.

@@ -237,7 +237,7 @@ def _ended(
         case RunState.CANCELLED:
             return (
                 "ended",
-                _cancellation(last),
+                _cancellation(attempts),
                 f"vtjobs retry {row.run_id[:8]}{context.where}",
                 reason,
             )
@@ -277,9 +277,14 @@ def _completion(attempts: list[records.AttemptRow]) -> str:
     return f"attempt {last.number} finished{epochs}{took}"
 
 
-def _cancellation(last: records.AttemptRow | None) -> str:
-    if last is None or last.started_at is None:
+def _cancellation(attempts: list[records.AttemptRow]) -> str:
+    started = [attempt for attempt in attempts if attempt.started_at is not None]
+    if not started:
         return "it was cancelled before it started"
+    last = attempts[-1]
+    if last.started_at is None:
+        before = f"attempt {started[-1].number} had trained before"
+        return f"attempt {last.number} was cancelled before it started; {before}"
     epoch = f" in epoch {last.epoch}" if last.epoch is not None else ""
     # The state's own word as a text says nothing more.
     by = f" ({last.signature})" if last.signature not in ("", RunState.CANCELLED) else ""

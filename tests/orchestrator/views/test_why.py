@@ -266,3 +266,18 @@ def test_a_cancelled_attempt_says_how_far_it_came(quiet_lab: Lab, run: str) -> N
     journal(quiet_lab, run, 1, started(), ended("cancelled", "cancelled", signature="cancelled"))
     quiet_lab.tick()
     assert told(quiet_lab, run).sentence == "attempt 1 was stopped in epoch 1"
+
+
+def test_a_try_that_was_cancelled_before_it_started_does_not_hide_an_earlier_one(
+    quiet_lab: Lab, run: str
+) -> None:
+    quiet_lab.tick()
+    journal(quiet_lab, run, 1, started(), ended("cancelled", "cancelled", signature="cancelled"))
+    quiet_lab.tick()
+    actions.retry(quiet_lab.context, [run], clean=False)
+    quiet_lab.tick()
+    actions.cancel(quiet_lab.context, [run])
+    quiet_lab.tick()
+    assert told(quiet_lab, run).sentence == (
+        "attempt 2 was cancelled before it started; attempt 1 had trained before"
+    )
