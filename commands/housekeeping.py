@@ -189,7 +189,7 @@ def init(
     if path.is_dir():
         raise BadInput(f"{path}: is a folder, expected the name of a new file")
     if not write_new(path, text.replace(f"name: {source}".encode(), f"name: {name}".encode(), 1)):
-        raise BadInput(f"{path} exists already")
+        raise BadInput(f"{path} exists already. Name another file, or remove it")
     say(f"{path} written. Edit it, then check it with: vtjobs plan {shlex.quote(str(path))}")
     if backend != "local":
         say(f"Its runs go to {backend}, as your settings say; each asks for what `resources` has.")

@@ -269,11 +269,13 @@ def _hours(estimate: "Estimate") -> str:
     unknown = plural(estimate.runs_without_history, "run")
     if estimate.run_hours is None or estimate.gpu_hours is None:
         return f"estimate: unknown ({unknown} without history)"
-    text = f"estimate: {estimate.run_hours:.2f} run-hours, {estimate.gpu_hours:.2f} GPU-hours"
+    least = "at least " if estimate.runs_without_history else ""
+    text = f"estimate: {least}{estimate.run_hours:.2f} run-hours"
+    text += f", {least}{estimate.gpu_hours:.2f} GPU-hours"
     if estimate.eta is not None and estimate.eta.slots:
         text += f", {eta_text(estimate.eta)} with {plural(estimate.eta.slots, 'run')} at a time"
     if estimate.runs_without_history:
-        text += f"; unknown for {unknown} without history"
+        text += f"; {unknown} without history not counted"
     return text
 
 

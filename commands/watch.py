@@ -346,17 +346,15 @@ def why(selector: RunSelector = None, as_json: Json = False, workspace: Workspac
     """Explain the state of runs and what to do about it."""
     from ..orchestrator.views.why import why as explain
     from .printing import terminal
+    from .printing.why import lines
 
     context = look_into(workspace)
     documents = [explain(context, run_id) for run_id in select_ids(context, selector)]
     if as_json:
         terminal.emit_json(one_or_many(documents, selector))
         return
-    for document in documents:
-        terminal.write(f"{document.run_id[:8]} is {document.shown_state}: {document.sentence}")
-        if document.action:
-            word = "never" if document.verdict == "never" else "next"
-            terminal.write(f"{word}: {document.action}")
+    for line in lines(documents):
+        terminal.write(line)
 
 
 def diff(

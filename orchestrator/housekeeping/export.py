@@ -74,7 +74,7 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored)
     if form not in FORMATS:
         raise BadInput(f"--format {form}: unknown. {suggest(form, FORMATS)}")
     if out.exists():
-        raise BadInput(f"{out} exists already")
+        raise BadInput(f"{out} exists already. Name another folder, or remove it")
     if not out.absolute().parent.is_dir():
         raise BadInput(f"{out.absolute().parent}: no such folder")
     with reading(context.ledger.engine) as connection:
