@@ -36,6 +36,7 @@ def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None
     of their values.
     """
     from .printing import catalogue, terminal
+    from .printing.settings import as_written
 
     if name is None:
         _grids(as_json, rate)
@@ -47,8 +48,8 @@ def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None
     terminal.write(f"{found.recipe}: {found.source}")
     rows = []
     for field in found.fields:
-        differs = _text(field.code) if field.code != field.value else ""
-        rows.append([field.name, _text(field.value), differs, field.source])
+        differs = as_written(field.code) if field.code != field.value else ""
+        rows.append([field.name, as_written(field.value), differs, field.source])
     terminal.print_table(["FIELD", "VALUE", "CODE", "SOURCE"], rows)
     for dataset, values in found.datasets.items():
         text = ", ".join(f"{name}: {value}" for name, value in values.items())
@@ -72,16 +73,6 @@ def _grids(as_json: bool, rate: float | None) -> None:
         ["GRID", "CELLS", "RUNS", "IMAGES", *cost, "WHAT"],
         rows,
         right=(1, 2, 3, 4)[: 3 + len(cost)],
-    )
-
-
-def _text(value: object) -> str:
-    return (
-        "–"
-        if value is None
-        else ", ".join(map(str, value))
-        if isinstance(value, list)
-        else str(value)
     )
 
 

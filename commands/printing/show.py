@@ -1,11 +1,12 @@
 """One run as lines of text."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...jobs.documents import asdict
 from ...jobs.names import one_line
 from ...jobs.run.design import seed_text
 from ...jobs.units import format_bytes
+from .settings import as_written
 
 if TYPE_CHECKING:
     from ...db.gpu_hours import GpuHours
@@ -95,13 +96,9 @@ def _settings(document: "RunDetails") -> list[str]:
             continue
         found += ["", f"{part} {name}, fidelity: {spec['fidelity']}"]
         for one in settings:
-            was = "" if one.published is None else f" from {_text(one.published)}"
-            found.append(f"  {one.name}: {_text(one.value)}  ({one.source}{was})")
+            was = "" if one.published is None else f" from {as_written(one.published)}"
+            found.append(f"  {one.name}: {as_written(one.value)}  ({one.source}{was})")
     return found
-
-
-def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _attempt(attempt: "AttemptView") -> list[str]:
