@@ -27,8 +27,8 @@ def not_found(config: Config, folder: Path | None = None) -> NoWorkspace:
     else:
         lines[0] += (
             f", named by {_named_by(setting)}. Is the file system mounted? If there is none yet,"
+            " the first submission makes it"
         )
-        lines[0] += " the first `vtjobs submit` makes it"
     above = _above(folder) if setting.origin == DEFAULT else None
     if above is not None:
         lines.append(f"there is one further up: vtjobs status -W {shlex.quote(str(above))}")
