@@ -236,6 +236,15 @@ def moved_since(connection: Connection, at: float) -> set[str]:
     return set(connection.execute(select(table.run_id).where(moved)).scalars())
 
 
+def cancelled_through(connection: Connection, run_ids: Iterable[str]) -> dict[str, int]:
+    """Return run -> the highest attempt that was cancelled; 0: none was."""
+    found: dict[str, int] = {}
+    for part in in_parts(run_ids):
+        query = select(m.runs.c.run_id, m.runs.c.cancelled_through).where(m.runs.c.run_id.in_(part))
+        found |= {row.run_id: row.cancelled_through for row in connection.execute(query)}
+    return found
+
+
 def live_runs(connection: Connection) -> set[str]:
     """Return the runs that have a live attempt."""
     query = select(m.attempts.c.run_id).where(m.attempts.c.state.in_(LIVE))

@@ -119,14 +119,14 @@ def _message(found: Any) -> str:
 def _fix(found: Any) -> str:
     """Return what to write where a value has the wrong type in an obvious way, or ""."""
     kind, value = found["type"], found.get("input")
-    if kind in _NUMBERS and isinstance(value, str) and is_number(value):
+    if kind in _NUMBERS and isinstance(value, str) and is_plain_number(value):
         return "Remove the quotes"
     if kind in _LISTS and isinstance(value, str | int | float) and not isinstance(value, bool):
         return f"Write [{value}]"
     return ""
 
 
-def is_number(text: str) -> bool:
+def is_plain_number(text: str) -> bool:
     """Whether text, as between quotes, is a number as a file would have it."""
     return re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", text) is not None
 

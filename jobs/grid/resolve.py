@@ -229,8 +229,9 @@ class Resolver:
         self, model: type[BaseModel], entry: Entry, changes: Given, brought: Given
     ) -> tuple[BaseModel | None, list[Problem]]:
         if not isinstance(entry.settings, dict):
-            has_weight = "weight" in model.model_fields and isinstance(entry.settings, int | float)
-            fix = f"Write {entry.name}: {{weight: {entry.settings}}}" if has_weight else ""
+            # In YAML true is no number; in Python it is.
+            is_weight = type(entry.settings) in (int, float) and "weight" in model.model_fields
+            fix = f"Write {entry.name}: {{weight: {entry.settings}}}" if is_weight else ""
             message = f"{entry.name}: expected a mapping of settings"
             return None, [self.document.problem(entry.path, message, fix)]
         return validate(

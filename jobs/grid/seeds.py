@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from ..run import design
 from ..run.design import Design
 from ..run.spec import STREAMS
-from ..validation import is_number
+from ..validation import is_plain_number
 
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 1_000_000
@@ -41,7 +41,7 @@ def _seeds(value: object) -> list[int]:
 def _plain_form(text: str) -> str:
     """Return how to write what somebody wrote as text, such as 0..4."""
     low, dots, high = text.partition("..")
-    if not dots and is_number(text):
+    if not dots and is_plain_number(text):
         return f"remove the quotes, write {text}"
     if not dots:
         return f"write plain decimal numbers, got {text}"

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+).*$', re.M)
 Part = Literal["head", "backbone", "dataset", "loss", "transform", "metric"]
-# A lab's own part is compiled from the source that came with the run, under this name.
 _OWN_CLASS = re.compile(r"^vtjobs(\.\w+)+: ")
+# A lab's own part is compiled from the source that came with the run, under this name.
 _OWN = re.compile(rf"<(?P<part>{'|'.join(get_args(Part))}) (?P<name>\w+)>\Z")
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3[^/]*/")
 # Every traceback of a rank begins in this file: it tells where the node has vtjobs.

@@ -48,7 +48,7 @@ def wait(context: Context, selection: Selection, show: Show) -> list[records.Run
 
 
 def _are_stopped(context: Context, rows: list[records.RunRow]) -> bool:
-    """Whether none of these will start before a user has looked why others failed."""
+    """Whether none of these, if there are any, will start before a user has acted."""
     if any(row.state != RunState.PENDING for row in rows):
         return False
     shut = {grid_id: closed(context.workspace, grid_id) for grid_id in {r.grid_id for r in rows}}

@@ -119,11 +119,9 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
 def _being_cancelled(context: Context, live: set[str]) -> set[str]:
     """Return those of the runs that were cancelled, and are still queued or at work."""
     submitted = _submitted(context, sorted(live))
-    return {
-        run_id
-        for run_id in live
-        if context.workspace.run(run_id).highest_cancel() >= submitted.get(run_id, 1)
-    }
+    with reading(context.ledger.engine) as connection:
+        through = lookups.cancelled_through(connection, live)
+    return {run_id for run_id in live if through[run_id] >= submitted.get(run_id, 1)}
 
 
 def _waiting_for_another_try(context: Context) -> set[str]:

@@ -52,7 +52,9 @@ def why(context: Context, run_id: str) -> Explanation:
         case RunState.PENDING:
             verdict, sentence, action, reason = _pending(context, row, cause)
         case RunState.QUEUED:
-            verdict, sentence, action, reason = _queued(context, row, attempts[-1], job_row)
+            verdict, sentence, action, reason = _kept_in_queue(context, row) or _queued(
+                context, attempts[-1], job_row
+            )
         case RunState.RUNNING:
             verdict, sentence, action, reason = _running(context, row, attempts[-1], job_row)
         case RunState.BLOCKED:
@@ -175,16 +177,16 @@ def _limit(context: Context, grid_id: str) -> str:
     return ""
 
 
-def _queued(
-    context: Context,
-    row: records.RunRow,
-    attempt: records.AttemptRow,
-    job_row: records.JobRow | None,
-) -> Answer:
+def _kept_in_queue(context: Context, row: records.RunRow) -> Answer | None:
+    """Return why the agent of a queued run will pass it over; None: it will not."""
     kept = closed(context.workspace, row.grid_id)(row.run_id)
-    if kept is not None and row.cancelled_through < attempt.number:
-        # Its agent passes it over once the scheduler has started that.
-        return _kept(kept, row, context.where)
+    is_cancelled = row.cancelled_through >= (row.attempt or 0)
+    return None if kept is None or is_cancelled else _kept(kept, row, context.where)
+
+
+def _queued(
+    context: Context, attempt: records.AttemptRow, job_row: records.JobRow | None
+) -> Answer:
     if other := gives_way_to(context.workspace, attempt.token):
         sentence = (
             f"its grid gave its place to job {other}, which had waited for it; it is submitted once"
@@ -221,7 +223,7 @@ def _running(
 ) -> Answer:
     if job_row is not None and Words(context).of(row) in (SUSPENDED, REQUEUED):
         # It has begun, and the scheduler has taken its place away.
-        return _queued(context, row, attempt, job_row)
+        return _queued(context, attempt, job_row)
     where = f" on {row.host}" if row.host else ""
     return "running", f"attempt {attempt.number}{where}", "", ""
 
