@@ -93,26 +93,27 @@ def completed_among(context: Context, run_ids: Sequence[str]) -> list[str]:
 def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
     """Return what `retry` would do."""
     states = _states(context, run_ids)
-    over: dict[str, str] = {}
     live, elsewhere = _live(context, run_ids), _imported(context, run_ids)
     waiting = _waiting_for_another_try(context)
     ending = _being_cancelled(context, live)
-    for run_id in run_ids:
+
+    def why_not(run_id: str) -> str:
         state = states[run_id]
         if run_id in elsewhere:
-            over[run_id] = "was imported, and vtjobs has nothing to train it from"
-        elif run_id in ending:
-            over[run_id] = "is being cancelled. Try it again once it is cancelled"
-        elif run_id in live:
-            over[run_id] = f"is {state}; cancel it first"
-        elif state == RunState.COMPLETED and not clean:
-            over[run_id] = (
-                f"is completed. To train it again: vtjobs rerun {run_id[:8]}{context.where}"
-            )
-        elif state == RunState.PENDING and run_id not in waiting and not clean:
-            over[run_id] = "is pending and needs no retry"
-        elif state == RunState.BLOCKED:
-            over[run_id] = "is blocked by its parent stage. Retry the parent run instead"
+            return "was imported, and vtjobs has nothing to train it from"
+        if run_id in ending:
+            return "is being cancelled. Try it again once it is cancelled"
+        if run_id in live:
+            return f"is {state}; cancel it first"
+        if state == RunState.COMPLETED and not clean:
+            return f"is completed. To train it again: vtjobs rerun {run_id[:8]}{context.where}"
+        if state == RunState.PENDING and run_id not in waiting and not clean:
+            return "is pending and needs no retry"
+        if state == RunState.BLOCKED:
+            return "is blocked by its parent stage. Retry the parent run instead"
+        return ""
+
+    over = {run_id: why for run_id in run_ids if (why := why_not(run_id))}
     return Done(run_ids=[run_id for run_id in run_ids if run_id not in over], passed_over=over)
 
 
