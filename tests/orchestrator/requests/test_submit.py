@@ -93,6 +93,21 @@ def test_a_metric_that_has_scored_no_run_may_be_mended_under_its_name(
         submit(quiet_lab.context, quiet_lab.prepare(text))
 
 
+@pytest.mark.parametrize(
+    ("heads", "baseline", "warns"),
+    [
+        ("[relvit]", "supervised", True),
+        ("[supervised, relvit]", "supervised", False),
+        ("[relvit]", "each", False),
+    ],
+)
+def test_a_declared_comparison_without_its_baseline_is_warned_of(
+    quiet_lab: Lab, heads: str, baseline: str, warns: bool
+) -> None:
+    prepared = quiet_lab.prepare(tiny_grid(heads=heads, extra=f"compare: {{baseline: {baseline}}}"))
+    assert any("no head is the baseline" in one for one in prepared.warnings) is warns
+
+
 def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(
     quiet_lab: Lab,
 ) -> None:
