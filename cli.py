@@ -6,38 +6,16 @@ Puts the commands together, and turns every error into a message and an exit cod
 import errno
 import gc
 import io
+import keyword
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from .commands import (
-    against,
-    catalog,
-    control,
-    costs,
-    curves,
-    disagreement,
-    exporting,
-    housekeeping,
-    importing,
-    labels,
-    live,
-    notify,
-    pages,
-    papers,
-    results,
-    scatter,
-    seeds,
-    submit,
-    visualize,
-    waiting,
-    watch,
-    weights,
-)
 from .commands.groups import Command, Commands
 from .jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 
@@ -47,68 +25,87 @@ OBJECTS = 100_000
 # The exit code after Ctrl-C; newer parsers return it themselves.
 INTERRUPTED = 130
 
-app = typer.Typer(
-    name="vtjobs",
-    cls=Commands,
-    help="Run grids of vision experiments and get a results table with honest error bars.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-COMMANDS: tuple[Callable[..., None], ...] = (
-    submit.submit,
-    submit.plan,
-    submit.run,
-    control.cancel,
-    control.retry,
-    control.rerun,
-    control.hold,
-    control.release,
-    control.supervise,
-    watch.status,
-    watch.runs,
-    watch.show,
-    watch.logs,
-    waiting.wait,
-    live.top,
-    pages.ui,
-    watch.failures,
-    watch.why,
-    watch.diff,
-    curves.curve,
-    costs.eff,
-    costs.cost,
-    costs.usage,
-    costs.metrics,
-    results.report,
-    results.compare,
-    results.variance,
-    disagreement.disagreement,
-    weights.mcnemar,
-    scatter.scatter,
-    against.against,
-    weights.evaluate,
-    visualize.visualize,
-    exporting.export,
-    importing.import_,
-    seeds.power,
-    seeds.topup,
-    catalog.catalog,
-    catalog.measure,
-    notify.notify,
-    labels.note,
-    labels.tag,
-    labels.archive,
-    housekeeping.delete,
-    housekeeping.gc,
-    housekeeping.doctor,
-    housekeeping.schema,
-    housekeeping.init,
-)
-for command in COMMANDS:
+# Command -> the module of `commands` that has its function. They are named, not imported: a command
+# pays for its own module alone.
+COMMANDS = {
+    **dict.fromkeys(("submit", "plan", "run"), "submit"),
+    **dict.fromkeys(("cancel", "retry", "rerun", "hold", "release", "supervise"), "control"),
+    **dict.fromkeys(("status", "runs", "show", "logs"), "watch"),
+    "wait": "waiting",
+    "top": "live",
+    "ui": "pages",
+    **dict.fromkeys(("failures", "why", "diff"), "watch"),
+    "curve": "curves",
+    **dict.fromkeys(("eff", "cost", "usage", "metrics"), "costs"),
+    **dict.fromkeys(("report", "compare", "variance"), "results"),
+    "disagreement": "disagreement",
+    "mcnemar": "weights",
+    "scatter": "scatter",
+    "against": "against",
+    "evaluate": "weights",
+    "visualize": "visualize",
+    "export": "exporting",
+    "import": "importing",
+    **dict.fromkeys(("power", "topup"), "seeds"),
+    **dict.fromkeys(("catalog", "measure"), "catalog"),
+    "notify": "notify",
+    **dict.fromkeys(("note", "tag", "archive"), "labels"),
+    **dict.fromkeys(("delete", "gc", "doctor", "schema", "init"), "housekeeping"),
+}
+# Commands of two words: the first -> what they are for, their module, and the second words.
+SUBCOMMANDS = {
+    "data": (
+        "Prepare and verify datasets and pretrained weights.",
+        "housekeeping",
+        ("prepare", "verify", "list"),
+    ),
+    "ledger": (
+        "Upgrade or rebuild the database that indexes a workspace.",
+        "housekeeping",
+        ("upgrade", "rebuild"),
+    ),
+    "papers": ("Show and check published results.", "papers", ("show", "audit")),
+    "config": ("Show settings and their origin.", "housekeeping", ("show",)),
+}
+
+
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """Return the command line, with the one command that these words begin with.
+
+    To import and to make all of them takes a tenth of a short command's time. All are there where
+    no command is named, for completion, and for `help`, which shows any.
+    """
+    app = typer.Typer(
+        name="vtjobs",
+        cls=Commands,
+        help="Run grids of vision experiments and get a results table with honest error bars.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(every_command)
+    name = words[0] if words else ""
+    is_one = name in {*COMMANDS, *SUBCOMMANDS} and "_VTJOBS_COMPLETE" not in os.environ
+    for command in COMMANDS:
+        if command == name or not is_one:
+            app.command(command, cls=Command)(_function(COMMANDS[command], command))
+    if not is_one:
+        app.command("help", cls=Command)(show_help)
+    for first, (about, module, seconds) in SUBCOMMANDS.items():
+        if first == name or not is_one:
+            group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
+            for second in seconds:
+                group.command(second, cls=Command)(_function(module, f"{first}_{second}"))
+            app.add_typer(group, name=first)
+    return app
+
+
+def _function(module: str, name: str) -> Callable[..., None]:
     # `import` is a word of Python's.
-    app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
+    name = f"{name}_" if keyword.iskeyword(name) else name
+    found: Callable[..., None] = getattr(import_module(f".commands.{module}", __package__), name)
+    return found
 
 
 def _write(text: str, *, end: str = "\n", to_stderr: bool = False) -> None:
@@ -125,7 +122,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def every_command(
     version: Annotated[
         bool,
@@ -135,7 +131,6 @@ def every_command(
     """Run grids of vision experiments and get a results table with honest error bars."""
 
 
-@app.command("help", cls=Command)
 def show_help(
     ctx: typer.Context,
     command: Annotated[list[str] | None, typer.Argument(help="Command to explain.")] = None,
@@ -152,49 +147,12 @@ def show_help(
     _write(found.get_help(type(ctx)(found, info_name=" ".join(words))))
 
 
-def _group(name: str, about: str, **commands: Callable[..., None]) -> None:
-    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
-    for word, function in commands.items():
-        group.command(word, cls=Command)(function)
-    app.add_typer(group, name=name)
-
-
-_group(
-    "data",
-    "Prepare and verify datasets and pretrained weights.",
-    prepare=housekeeping.data_prepare,
-    verify=housekeeping.data_verify,
-    list=housekeeping.data_list,
-)
-_group(
-    "ledger",
-    "Upgrade or rebuild the database that indexes a workspace.",
-    upgrade=housekeeping.ledger_upgrade,
-    rebuild=housekeeping.ledger_rebuild,
-)
-_group("papers", "Show and check published results.", show=papers.show, audit=papers.audit)
-_group("config", "Show settings and their origin.", show=housekeeping.config_show)
-
-
-def only(words: Sequence[str]) -> None:
-    """Make the one command that is asked for: to make all takes a tenth of a short one's time.
-
-    All are made where no command is named, for completion, and for `help`, which shows any.
-    """
-    name = words[0] if words else ""
-    commands = [one for one in app.registered_commands if one.name == name]
-    groups = [one for one in app.registered_groups if one.name == name]
-    if (commands or groups) and name != "help" and "_VTJOBS_COMPLETE" not in os.environ:
-        app.registered_commands, app.registered_groups = commands, groups
-
-
 def main() -> None:
     """Run the command line; every error is one message and an exit code."""
     sys.unraisablehook = _not_lost
     gc.set_threshold(OBJECTS)
-    only(sys.argv[1:])
     try:
-        code = app(standalone_mode=False) or _unreachable()
+        code = application(sys.argv[1:])(standalone_mode=False) or _unreachable()
         sys.stdout.flush()
     except VtjobsError as error:
         code = _tell(error)

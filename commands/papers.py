@@ -18,7 +18,7 @@ Name = Annotated[
 ]
 
 
-def show(name: Name, as_json: Json = False) -> None:
+def papers_show(name: Name, as_json: Json = False) -> None:
     """List a paper's published results as printed."""
     from ..analysis.findings.published import select
     from .printing import terminal
@@ -58,7 +58,7 @@ def show(name: Name, as_json: Json = False) -> None:
     terminal.print_table(heading, rows, right=(5, 7, 8))
 
 
-def audit(
+def papers_audit(
     name: Annotated[
         str | None,
         typer.Argument(

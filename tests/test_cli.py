@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from vtjobs.cli import COMMANDS
+
 from .conftest import finished
 from .support.cli import Cli
 from .support.grids import ENDLESS, tiny_grid
@@ -34,7 +36,7 @@ def imported_by(code: str) -> set[str]:
 
 
 def test_the_command_line_itself_imports_nothing_heavy() -> None:
-    loaded = imported_by("import vtjobs.cli")
+    loaded = imported_by("import vtjobs.cli\nvtjobs.cli.application()")
     assert not loaded & {
         "torch",
         "timm",
@@ -48,6 +50,12 @@ def test_the_command_line_itself_imports_nothing_heavy() -> None:
         # A tenth of the time that the command line takes to start.
         "msgspec",
     }
+
+
+def test_a_command_imports_no_other_commands_module() -> None:
+    loaded = imported_by("import vtjobs.cli\nvtjobs.cli.application(['status'])")
+    modules = {f"vtjobs.commands.{module}" for module in COMMANDS.values()}
+    assert loaded & modules == {"vtjobs.commands.watch"}
 
 
 def test_help_names_every_command_and_no_backend_that_is_not_there(trained: Cli) -> None:

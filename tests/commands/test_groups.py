@@ -1,15 +1,22 @@
 """The list of commands, and the answer to a command that does not exist."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from vtjobs.cli import app, only
+from vtjobs.cli import application
 from vtjobs.commands.groups import GROUPS, READING, SYNONYMS
 
 from ..support.cli import Cli
 
-NAMES = {command.name or command.callback.__name__ for command in app.registered_commands} | {
-    group.name for group in app.registered_groups
-}
+
+def made_for(words: Sequence[str]) -> set[str]:
+    """Return the names of the commands that are made."""
+    app = application(words)
+    return {str(one.name) for one in (*app.registered_commands, *app.registered_groups)}
+
+
+NAMES = made_for(())
 
 
 def test_every_command_stands_in_one_group() -> None:
@@ -28,21 +35,13 @@ def test_every_command_stands_in_one_group() -> None:
         ([], NAMES),
     ],
 )
-def test_only_the_command_that_is_asked_for_is_made(
-    words: list[str], made: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "registered_commands", app.registered_commands)
-    monkeypatch.setattr(app, "registered_groups", app.registered_groups)
-    only(words)
-    found = {one.name for one in (*app.registered_commands, *app.registered_groups)}
-    assert found == made
+def test_only_the_command_that_is_asked_for_is_made(words: list[str], made: set[str]) -> None:
+    assert made_for(words) == made
 
 
 def test_completion_knows_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_VTJOBS_COMPLETE", "complete_bash")
-    before = app.registered_commands
-    only(["status"])
-    assert app.registered_commands is before
+    assert made_for(["status"]) == NAMES
 
 
 def test_every_synonym_leads_to_a_command_and_hides_none() -> None:

@@ -19,11 +19,14 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+from vtjobs.cli import COMMANDS
+
 from .grids import write_grid
 
 # What commands import when they run; torch, timm and ray are never among it.
 PRELOADED = (
     "vtjobs.cli",
+    *sorted(f"vtjobs.commands.{module}" for module in COMMANDS.values()),
     "vtjobs.orchestrator.requests.submit",
     "vtjobs.orchestrator.loop.tick",
     "vtjobs.orchestrator.views.status",

@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from vtjobs.cli import app
+from vtjobs.cli import application
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("commands", "web", "orchestrator", "workers", "jobs", "db", "analysis")
@@ -23,7 +23,7 @@ _START = re.compile(r"(?<![\w/.-])vtjobs (?=[a-z{-])")
 
 @cache
 def _command_line() -> Any:
-    return get_command(app)
+    return get_command(application())
 
 
 def commands_in(text: str) -> list[str]:

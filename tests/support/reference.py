@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from vtjobs.cli import app
+from vtjobs.cli import application
 from vtjobs.commands.groups import GROUPS
 from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.grid.heads import HEADS
@@ -174,7 +174,7 @@ def run_examples(user: Cli) -> Iterator[tuple[str, Shown]]:
 
 def commands(names: Sequence[str] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield every command by its name, or those of some groups."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(application())
     for name in names or root.commands:
         inner = getattr(root.commands[name], "commands", None)
         if inner is None:

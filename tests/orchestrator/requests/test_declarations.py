@@ -15,7 +15,7 @@ from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import declaration_notes, settle
 from vtjobs.analysis.findings.gather import gather
 from vtjobs.analysis.findings.plan import ComparisonPlan
-from vtjobs.cli import app
+from vtjobs.cli import application
 from vtjobs.db import queries
 from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_evaluations
@@ -164,7 +164,7 @@ def test_power_says_what_its_remedy_makes_of_a_declaration(
 ) -> None:
     _finished(quiet_lab, _grid(compare, heads=TWO, seeds="3"))
     words = ["power", "tiny", "--half-width", "1", "--workspace", str(quiet_lab.root)]
-    done = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(application(), words)
     assert "Submit them: vtjobs topup tiny" in done.output
     assert ("make the declared comparison exploratory" in done.output) is warns
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from vtjobs.cli import app
+from vtjobs.cli import application
 from vtjobs.db import queries
 from vtjobs.db.engine import reading
 from vtjobs.jobs.run.selector import Selection
@@ -53,7 +53,7 @@ def last_command(text: str) -> list[str]:
 
 def run(lab: Lab, words: list[str]) -> None:
     """Run a command as it was printed."""
-    done = CliRunner().invoke(app, [*words, "--workspace", str(lab.root)])
+    done = CliRunner().invoke(application(), [*words, "--workspace", str(lab.root)])
     assert done.exit_code == 0, done.output
 
 
