@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
 
-from ..jobs.documents import from_plain
+from ..jobs.documents import from_plain, reader
 from ..jobs.run.selector import Selection
 from ..jobs.run.settings import CLASSIFICATION, Task
-from ..jobs.run.spec import CellSpec
+from ..jobs.run.spec import Axes, CellSpec
 from ..jobs.run.states import LIVE, AttemptState
 from ..jobs.workspace.events import Usage
 from ..jobs.workspace.grid_settings import GridSettings
@@ -18,7 +18,7 @@ from . import cell_names
 from . import models as m
 from .parts import in_parts
 from .records import AttemptRow, CellRow, CheckpointRow, EventRow, JobRow, ResultRow, RunRow
-from .rows import Row
+from .rows import Row, dicts
 from .selected import named_grids, nothing, where
 
 
@@ -69,24 +69,26 @@ def list_runs(
         .where(where(connection, selection))
         .order_by(m.grid_runs.c.grid_id, m.grid_runs.c.position)
     )
-    rows = connection.execute(query.limit(limit) if limit else query).mappings().all()
+    rows = dicts(connection.execute(query.limit(limit) if limit else query))
     if not rows:
         raise nothing(connection, selection)
     grids = [asked[0] if len(asked) == 1 else row["grid_id"] for row in rows]
     names = cell_names.of_grids(connection, set(grids))
     return [
-        _run_row({**row, **names.get((grid_id, row["cell_id"]), {})})
+        _run_row(row | names.get((grid_id, row["cell_id"]), {}))
         for grid_id, row in zip(grids, rows, strict=True)
     ]
 
 
+_axes = reader(Axes)
 _RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
 
 
-def _run_row(row: Any) -> RunRow:
+def _run_row(row: Row) -> RunRow:
     found = {name: row[name] for name in _RUN_COLUMNS}
-    streams = json.loads(row["streams"]) if row["streams"] else None
-    return RunRow(**{**found, "axes": json.loads(row["axes"]), "streams": streams})
+    found["axes"] = _axes(row["axes"])
+    found["streams"] = json.loads(row["streams"]) if row["streams"] else None
+    return RunRow(**found)
 
 
 def status_counts(connection: Connection, selection: Selection | None = None) -> dict[str, int]:
@@ -228,7 +230,7 @@ def results_of(connection: Connection, run_ids: list[str]) -> list[ResultRow]:
     found: list[ResultRow] = []
     for part in in_parts(run_ids):
         query = select(m.results).where(m.results.c.run_id.in_(part))
-        found += [ResultRow(**row) for row in connection.execute(query).mappings()]
+        found += [ResultRow(**row) for row in dicts(connection.execute(query))]
     return found
 
 
@@ -277,13 +279,13 @@ def cell_rows(
     found: dict[str, CellRow] = {}
     for part in in_parts(cell_ids):
         query = select(m.cells).where(m.cells.c.cell_id.in_(part))
-        for row in connection.execute(query).mappings():
-            named = {**row, **names.get((asked[0], row["cell_id"]), {})} if names else dict(row)
-            found[row["cell_id"]] = CellRow(**(named | {"axes": json.loads(named["axes"])}))
+        for row in dicts(connection.execute(query)):
+            named = row | names.get((asked[0], row["cell_id"]), {}) if names else row
+            found[row["cell_id"]] = CellRow(**(named | {"axes": _axes(named["axes"])}))
     return found
 
 
 def damaged_journals(connection: Connection) -> list[Row]:
     """Return the journals that were set aside because a line in them is damaged."""
     query = select(m.journals).where(m.journals.c.state == "damaged")
-    return [dict(row) for row in connection.execute(query).mappings()]
+    return dicts(connection.execute(query))

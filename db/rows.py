@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, CursorResult, Table
 
 from ..jobs.run.spec import canonical
 from ..jobs.run.states import AttemptState, RunState
@@ -13,6 +13,15 @@ from ..jobs.workspace.stored_grid import FrozenGrid
 
 Row = dict[str, Any]
 """Column -> value, as SQLAlchemy takes and gives rows that are no record."""
+
+
+def dicts(result: CursorResult[Any]) -> list[Row]:
+    """Return what is left of a result, whose columns have names of their own.
+
+    `mappings` asks for each value of each row in Python, which takes longer than the database.
+    """
+    columns = tuple(result.keys())
+    return [dict(zip(columns, row, strict=True)) for row in result]
 
 
 def insert_new(connection: Connection, table: Table) -> Any:
