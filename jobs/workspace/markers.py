@@ -64,6 +64,11 @@ class Markers:
         self._shut, self._first, self._waits = shut, frozenset(first), cache(waits)
 
     @property
+    def is_shut(self) -> bool:
+        """Whether no run may start, of the canary neither."""
+        return self._shut is not None
+
+    @property
     def only(self) -> frozenset[str] | None:
         """The runs that alone may start, where they are not held; None: all."""
         if self._shut is not None:

@@ -8,7 +8,7 @@ from ...db.engine import reading
 from ...jobs.run.eta import Eta, Left, estimate, of_runs, together
 from ...jobs.run.pace import History
 from ...jobs.run.selector import Selection
-from ...jobs.workspace.markers import held_runs
+from ...jobs.workspace.markers import closed
 from ..loop.context import Context
 
 
@@ -17,7 +17,8 @@ class Etas:
     """When selected runs will have ended."""
 
     grids: Mapping[str, Eta]
-    """Grid -> its runs that are selected; grids that have nothing left are left out."""
+    """Grid -> its runs that are selected; grids that have nothing left, or only what a hold or the
+    breaker keeps from starting, are left out."""
 
     @property
     def all(self) -> Eta | None:
@@ -32,10 +33,12 @@ def etas(context: Context, selection: Selection) -> Etas:
         settings = queries.grid_settings(connection)
         backends = {grid_id: found.backend for grid_id, found in settings.items()}
         running = pace.underway(connection, selection, backends)
-        held = {grid_id: held_runs(context.workspace, (grid_id,)) for grid_id in settings}
+        markers = {grid_id: closed(context.workspace, grid_id) for grid_id in settings}
+        held = {grid_id: found.held for grid_id, found in markers.items()}
+        waiting = pace.waiting(connection, selection, backends, held=held, now=now)
         left = Left(
             underway=running,
-            waiting=pace.waiting(connection, selection, backends, held=held, now=now),
+            waiting=[one for one in waiting if not markers[one.grid_id].is_shut],
             openings=pace.openings(connection),
         )
         if not any(one.is_selected for one in left.all):

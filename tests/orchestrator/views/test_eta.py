@@ -2,6 +2,7 @@
 
 from vtjobs.jobs.run.eta import Eta
 from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.jobs.workspace.markers import trip
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.views import runs as view_runs
 from vtjobs.orchestrator.views.eta import etas
@@ -37,6 +38,19 @@ def test_runs_on_hold_are_not_waited_for_and_a_settled_grid_has_no_estimate(
     actions.hold(quiet_lab.context, found)
     assert etas(quiet_lab.context, ALL).grids == {}
     assert status(quiet_lab.context, ALL).eta is None
+
+
+def test_a_grid_that_its_breaker_stopped_has_an_estimate_of_what_trains_alone(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    workspace = quiet_lab.context.workspace
+    quiet_lab.submit(tiny_grid(name="waits", seeds="2"))
+    before = etas(quiet_lab.context, ALL).grids
+    assert len(before) == 2
+    for grid_id in before:
+        trip(workspace, grid_id, failure="user_error", signature="", message="no", runs=())
+    (training,) = [run for run in view_runs.runs(quiet_lab.context, ALL) if run.run_id == runs[2]]
+    assert list(etas(quiet_lab.context, ALL).grids) == [training.grid_id]
 
 
 def test_a_retry_that_waits_for_its_back_off_alone_has_an_estimate(quiet_lab: Lab) -> None:
