@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from vtjobs.db.models import metadata
+from vtjobs.jobs.run.retry import ALIKE_RUNS
 from vtjobs.orchestrator.backends.local.backend import LocalBackend
 from vtjobs.orchestrator.requests import actions
 
@@ -109,8 +110,24 @@ def desk(tmp_path: Path, quiet_lab: Lab, cache: Path) -> Iterator[Desk]:
 
 
 def of_a_failure(desk: Desk) -> str:
+    folder = desk.lab.run(desk.ended()).logs(1)
+    folder.mkdir()
+    (folder / "rank-0.log").write_text("hello")
+    return desk("failures")
+
+
+def of_a_failure_without_a_log(desk: Desk) -> str:
     desk.ended()
     return desk("failures")
+
+
+def of_failures_alike(desk: Desk) -> str:
+    runs = desk.submit(seeds="6", extra="retries: 1\nmax_running: 4")
+    for run_id in runs[:ALIKE_RUNS]:
+        failure = ended("failed", "user_error", signature="Error: #")
+        journal(desk.lab, run_id, 1, started(), failure)
+    desk.lab.tick()
+    return desk("status")
 
 
 def of_lost_checkpoints(desk: Desk) -> str:
@@ -287,6 +304,11 @@ def of_an_import_into_a_grid_without_its_cells(desk: Desk) -> str:
 # Cause -> the templates that it has printed. What is pasted must succeed.
 CASES: list[tuple[Callable[[Desk], str], set[str]]] = [
     (of_a_failure, {f"vtjobs logs {BLANK}", f"vtjobs retry {BLANK}"}),
+    (of_a_failure_without_a_log, {f"vtjobs show {BLANK}", f"vtjobs retry {BLANK}"}),
+    (
+        of_failures_alike,
+        {f"vtjobs retry {BLANK}", f"vtjobs release {BLANK}", f"vtjobs cancel {BLANK}"},
+    ),
     (of_lost_checkpoints, {f"vtjobs rerun {BLANK}"}),
     (of_a_full_disk, {f"vtjobs gc {BLANK}", f"vtjobs retry {BLANK}"}),
     (of_a_hold, {f"vtjobs release {BLANK}"}),

@@ -169,7 +169,8 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
             f"{grid_id}: stopped after {len(fresh)} runs failed with the same error "
             f"({failure}: {message}); {pending[grid_id]} runs are held back. "
             f"Fix the cause, then run: vtjobs retry {grid_id}{context.where}. To go on without"
-            f" a change: vtjobs release {grid_id}{context.where}"
+            f" a change: vtjobs release {grid_id}{context.where}. To give them up:"
+            f" vtjobs cancel {grid_id}{context.where}"
         )
     return found
 

@@ -98,6 +98,9 @@ def _group(
     sample = members[0]
     error = ends.errors.get(sample.run_id, "")
     cause = cause_of(context.workspace, sample.grid_id, signature=signature, error=error)
+    log = next(iter(map(str, logs_of(context, sample.run_id))), None)
+    # What never started has none.
+    more = f"vtjobs show {sample.run_id[:8]}" if log is None else f"vtjobs logs {sample.run_id[:8]}"
     return FailureGroup(
         failure=failure,
         signature=signature,
@@ -108,9 +111,9 @@ def _group(
         hosts=sorted({member.host for member in members if member.host}),
         common=_common(members),
         sample=sample.run_id,
-        log=next(iter(map(str, logs_of(context, sample.run_id))), None),
+        log=log,
         run_ids=[member.run_id for member in members],
-        next=f"vtjobs logs {sample.run_id[:8]}{context.where}",
+        next=f"{more}{context.where}",
         remedy=_remedy(members, cause, ends.settings[sample.grid_id], context.where),
     )
 
