@@ -10,7 +10,8 @@ Equality comes first: a number is worth nothing where a resumed run is not the u
   debug mode sees it.
 - *speed*: images a second for each model, precision, and compiled or not; the ratio to a plain loop
   around the same model (see `step.py`), and peak memory.
-- *loader*: images a second of vtjobs' loader over timm's (see `loader.py`).
+- *loader*: images a second of vtjobs' loader over timm's (see `loader.py`), and how many a second
+  the device finishes of `pipeline: hybrid`.
 - *warm*: the time of several runs in one allocation over that of an allocation for each (see
   `warm.py`).
 
@@ -222,15 +223,20 @@ def speed_of(case: Case, bench: Bench) -> dict[str, float]:
 def loaders(bench: Bench) -> Iterator[Task]:
     """Measure the loader's worker against timm's."""
 
-    def measure() -> dict[str, float]:
+    def measure(pipeline: str) -> dict[str, float]:
         pictures = of_cifar(loader.BATCH if bench.small else 512)
         images = ImageSet(
             labels=pictures.labels.long(), images=pictures.images, reader=pictures.reader
         )
-        found = loader.ratio(loader.core(images), time.process_time, 1 if bench.small else 5)
-        return {"x timm's": sorted(found)[len(found) // 2]}
+        pair = loader.core(images, pipeline)
+        found = loader.ratio(pair, time.process_time, 1 if bench.small else 5)
+        figures = {"x timm's": sorted(found)[len(found) // 2]}
+        if pipeline == "hybrid":
+            figures["finished images/s"] = loader.on_device(images, bench.device)
+        return figures
 
-    yield Task(what="CIFAR's images", measure=measure)
+    for pipeline in loader.RECIPES:
+        yield Task(what=f"CIFAR's images, {pipeline}", measure=functools.partial(measure, pipeline))
 
 
 def warmth(bench: Bench) -> Iterator[Task]:

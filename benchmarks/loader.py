@@ -3,12 +3,15 @@
     python benchmarks/loader.py [--images 512] [--epochs 4] [--rounds 5]
 
 Pictures of CIFAR's size (32 px) and JPEG files of 500 x 375 px become batches of 128 at 224 px:
-random resized crop, flip, RandAugment and erasing. Two measures, both sides in turn in one run:
+random resized crop, flip, RandAugment and erasing. With `pipeline: hybrid` vtjobs' workers read and
+crop, and the device does the rest. Two measures, both sides in turn in one run:
 
 - *core*: CPU time for an image inside one loader worker. timm's side is the dataset and the collate
-  function of its `create_loader`; normalising and erasing are the device's part on both sides.
+  function of its `create_loader`; normalising and erasing are the device's part on both sides, and
+  so are flip and RandAugment of vtjobs' `hybrid`.
 - *epochs*: wall time of whole epochs with two workers and a trainer that takes batches as fast as
-  they come, so what an epoch's end costs is in it.
+  they come, so what an epoch's end costs is in it. Only of `pil`: without a GPU the device's part
+  takes the same cores.
 
 Ratios are vtjobs' images a second over timm's: above 1, vtjobs is faster.
 """
@@ -48,13 +51,15 @@ SIZE = 224
 POLICY = "rand-m9-mstd0.5-inc1"
 CPU = torch.device("cpu")
 DATASET = catalogue.dataset("cifar100")
-RECIPE = Recipe.model_validate(
-    {
-        "epochs": 1, "batch_size": BATCH, "lr": 1e-3, "drop_last": True, "image_size": SIZE,
-        "interpolation": "bicubic", "pipeline": "pil", "crop": "resized", "flip": 0.5,
-        "auto_augment": POLICY, "erasing": 0.25,
-    }
-).settings  # fmt: skip
+FIELDS: dict[str, Any] = {
+    "epochs": 1, "batch_size": BATCH, "lr": 1e-3, "drop_last": True, "image_size": SIZE,
+    "interpolation": "bicubic", "crop": "resized", "flip": 0.5, "auto_augment": POLICY,
+    "erasing": 0.25,
+}  # fmt: skip
+RECIPES = {
+    pipeline: Recipe.model_validate({**FIELDS, "pipeline": pipeline}).settings
+    for pipeline in ("pil", "hybrid")
+}
 TIMM: dict[str, Any] = {
     "input_size": (3, SIZE, SIZE), "is_training": True, "hflip": 0.5, "auto_augment": POLICY,
     "interpolation": "bicubic", "mean": tuple(DATASET.mean), "std": tuple(DATASET.std),
@@ -75,14 +80,17 @@ class Pictures(torch.utils.data.Dataset[Any]):
         return self.transform(image) if self.transform else image, int(self.images.labels[index])
 
 
-def source_of(images: ImageSet, workers: int, epochs: int) -> tuple[PilSource, Order]:
+def source_of(
+    images: ImageSet, pipeline: str, workers: int, epochs: int
+) -> tuple[PilSource, Order]:
     """Return vtjobs' loader."""
+    recipe = RECIPES[pipeline]
     streams = Streams(seeds_of(0))
     order = Order(len(images), BATCH, 1, drop_last=True, streams=streams)
     source = PilSource(
-        PilTransform(images, DATASET, RECIPE, streams),
+        PilTransform(images, DATASET, recipe, streams),
         order,
-        Finish(DATASET, RECIPE, streams, CPU),
+        Finish(DATASET, recipe, streams, CPU),
         virtual_ranks=[0],
         epochs=epochs,
         workers=workers,
@@ -90,13 +98,13 @@ def source_of(images: ImageSet, workers: int, epochs: int) -> tuple[PilSource, O
     return source, order
 
 
-def core(images: ImageSet) -> tuple[Callable[[], None], Callable[[], None]]:
+def core(images: ImageSet, pipeline: str) -> tuple[Callable[[], None], Callable[[], None]]:
     """Return what makes the next batches inside a worker, for vtjobs and for timm.
 
     One batch has a third more costly operations than another, by their draws: so there are several,
     and each call draws anew.
     """
-    source, _ = source_of(images, 0, EPOCHS_AT_MOST)
+    source, _ = source_of(images, pipeline, 0, EPOCHS_AT_MOST)
     source.begin(0)
     shares, items = source._shares, itertools.count()
     theirs = Pictures(images)
@@ -114,12 +122,32 @@ def core(images: ImageSet) -> tuple[Callable[[], None], Callable[[], None]]:
     return our_batches, their_batches
 
 
+def on_device(images: ImageSet, device: torch.device) -> float:
+    """Return how many images a second `hybrid` finishes on a device: mirrored to normalised."""
+    recipe = RECIPES["hybrid"]
+    streams = Streams(seeds_of(0))
+    crops = PilTransform(images, DATASET, recipe, streams)
+    share = crops.collate([crops.sample(0, index, range(1)) for index in range(BATCH)])[0]
+    finish, shown = Finish(DATASET, recipe, streams, device), share[:, 0].to(device)
+
+    def wait() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    finish(shown, Position(epoch=0, step=0, virtual_rank=0))
+    start = wait()
+    for step in range(BATCHES):
+        finish(shown, Position(epoch=1, step=step, virtual_rank=0))
+    return BATCHES * BATCH / (wait() - start)
+
+
 def epochs(images: ImageSet, number: int, workers: int) -> tuple[Callable, Callable]:
     """Return what goes through whole epochs, for vtjobs and for timm."""
     steps = len(images) // BATCH
 
     def ours() -> None:
-        source, order = source_of(images, workers, number)
+        source, order = source_of(images, "pil", workers, number)
         source.begin(0)
         for epoch in range(number):
             for step in range(steps):
@@ -162,7 +190,7 @@ def main() -> int:
     given = parser.parse_args()
     torch.set_num_threads(1)
     workers = len(os.sched_getaffinity(0))
-    print(f"{'images':<18}{'measure':<10}{'median':>8}{'lowest':>8}{'highest':>9}")
+    print(f"{'images':<18}{'measure':<16}{'median':>8}{'lowest':>8}{'highest':>9}")
     with tempfile.TemporaryDirectory(prefix="vtjobs-loader-") as folder:
         sets = {
             "32 px": of_cifar(given.images),
@@ -173,14 +201,16 @@ def main() -> int:
                 labels=images.labels.long(), images=images.images, reader=images.reader
             )
             for measure, pair, clock in (
-                ("core", core(images), time.process_time),
-                ("epochs", epochs(images, given.epochs, workers), time.perf_counter),
+                ("pil, core", core(images, "pil"), time.process_time),
+                ("hybrid, core", core(images, "hybrid"), time.process_time),
+                ("pil, epochs", epochs(images, given.epochs, workers), time.perf_counter),
             ):
                 found = ratio(pair, clock, given.rounds)
                 print(
-                    f"{name:<18}{measure:<10}{statistics.median(found):>8.2f}"
+                    f"{name:<18}{measure:<16}{statistics.median(found):>8.2f}"
                     f"{min(found):>8.2f}{max(found):>9.2f}"
                 )
+            print(f"{name:<18}the CPU finishes {on_device(images, CPU):,.0f} images/s of hybrid")
     return 0
 
 

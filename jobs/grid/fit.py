@@ -129,19 +129,22 @@ def _own_backbone(
 
 def _crop(recipe: RecipeSettings, dataset: DatasetSettings) -> Iterator[Misfit]:
     one_size = catalogue.datasets().get(dataset.name, {}).get("one_size", False)
-    if recipe.pipeline == "pil" and dataset.channels not in (1, 3):
-        message = f"pipeline: pil cannot show the {dataset.channels} channels of {dataset.name}"
+    if recipe.has_workers and dataset.channels not in (1, 3):
+        message = (
+            f"pipeline: {recipe.pipeline} cannot show the {dataset.channels} channels of"
+            f" {dataset.name}"
+        )
         yield Misfit(("train",), message, "Set train: {pipeline: tensor}")
     changes_colours = recipe.auto_augment or recipe.color_jitter
-    if recipe.pipeline == "tensor" and changes_colours and dataset.channels not in (1, 3):
+    if not recipe.has_workers and changes_colours and dataset.channels not in (1, 3):
         message = (
             f"auto_augment and color_jitter know images of 1 or 3 channels; {dataset.name} has"
         )
         fix = "Set train: {auto_augment: null, color_jitter: 0}"
         yield Misfit(("train",), f"{message} {dataset.channels}", fix)
-    if recipe.crop == "resized" and recipe.pipeline == "tensor" and not one_size:
+    if recipe.crop == "resized" and not recipe.has_workers and not one_size:
         where = f"images of different sizes ({dataset.name})"
-        message = f"crop: resized on {where} needs `pipeline: pil`"
+        message = f"crop: resized on {where} needs `pipeline: pil` or `hybrid`"
         yield Misfit(("train",), message, "Set train: {pipeline: pil}")
 
 

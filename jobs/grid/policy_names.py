@@ -21,6 +21,8 @@ THREE = {"grayscale": "Desaturate", "blur": "GaussianBlurRand", "solarize": "Sol
 # torchvision's TrivialAugment (Müller and Hutter 2021), which has nothing to set.
 TRIVIAL = "trivial"
 _SECTIONS[TRIVIAL] = frozenset()
+# What only Pillow's operations on single images can do: `pipeline: pil`.
+OF_PILLOW = ("augmix", TRIVIAL)
 # Sections without a number.
 _WORDS = {"rand": _RAND_SETS, "3a": frozenset(THREE)}
 _NUMBER = re.compile(r"([a-z]+)(\d+)(\.\d+)?")

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..documents import from_plain
-from ..run.settings import RecipeSettings
-from .policy_names import TRIVIAL, policy_problem
+from ..run.settings import Pipeline, RecipeSettings
+from .policy_names import OF_PILLOW, policy_problem
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -165,10 +165,11 @@ class Recipe(BaseModel):
 
     # Input
     image_size: int = Field(ge=4, le=4096, description="side of the square input in pixels")
-    pipeline: Literal["tensor", "pil"] = Field(
+    pipeline: Pipeline = Field(
         "tensor",
         description=(
-            "augmentation: tensor (in batches, on the GPU) or pil (timm's transforms, per image)"
+            "augmentation: tensor (in batches, on the GPU), pil (timm's transforms, per image) or"
+            " hybrid (timm's crop per image, the rest on the GPU)"
         ),
     )
     interpolation: Literal["bilinear", "bicubic"] = Field(
@@ -233,7 +234,7 @@ class Recipe(BaseModel):
         None,
         description=(
             'your own augmentation of training images, "file.py:Class", before all others; needs '
-            "pipeline: pil"
+            "pipeline: pil or hybrid"
         ),
     )
 
@@ -361,17 +362,17 @@ class Recipe(BaseModel):
         """Yield what may contradict itself of how images are shown."""
         is_tensor = self.pipeline == "tensor"
         policy = self.auto_augment or ""
-        of_pil = {
+        either = "needs `pipeline: pil` or `hybrid`"
+        pipelines = {
             "auto_augment": (
-                f"auto_augment: {policy.split('-')[0]}",
-                policy.startswith(("augmix", TRIVIAL)),
+                f"auto_augment: {policy.split('-')[0]} needs `pipeline: pil`",
+                self.pipeline != "pil" and policy.startswith(OF_PILLOW),
             ),
-            "transform": ("transform", bool(self.transform)),
-            "crop": ("crop: simple", self.crop == "simple"),
+            "transform": (f"transform {either}", is_tensor and bool(self.transform)),
+            "crop": (f"crop: simple {either}", is_tensor and self.crop == "simple"),
         }
-        for name, (given, is_given) in of_pil.items():
-            message = f"{given} needs `pipeline: pil`"
-            yield (name, "pipeline"), is_tensor and is_given, message
+        for name, (message, is_wrong) in pipelines.items():
+            yield (name, "pipeline"), is_wrong, message
         yield (
             ("color_jitter", "auto_augment"),
             bool(self.color_jitter and policy) and "3a" not in policy,

@@ -16,7 +16,8 @@ Task = Literal["classification", "segmentation", "detection"]
 """What a dataset's labels are: a class for each image, a mask with a class for each pixel, or the
 objects of an image, each with a class, a box and a mask."""
 CLASSIFICATION: Task = "classification"
-
+Pipeline = Literal["tensor", "pil", "hybrid"]
+"""What augments training images: the device, loader workers with Pillow, or both."""
 
 Token = Literal["class", "distillation"]
 """Of a student with a token for what its teacher says: which of its two classifiers answers."""
@@ -264,7 +265,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     deterministic: bool
 
     image_size: int
-    pipeline: Literal["tensor", "pil"]
+    pipeline: Pipeline
     interpolation: Literal["bilinear", "bicubic"]
     crop: Literal["none", "pad", "resized", "simple"]
     crop_padding: int
@@ -298,6 +299,11 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
 
     own_loss: OwnFunction | None = None
     """A lab's own loss, where `loss` is `own`; no field of a recipe by itself."""
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether loader workers read training images one by one."""
+        return self.pipeline != "tensor"
 
     def in_full(self) -> dict[str, Any]:
         """Return every field by its name as JSON has it, those at their defaults included."""

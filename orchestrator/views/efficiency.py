@@ -8,8 +8,9 @@ from ...db import allocations, lookups, queries
 from ...db.allocations import Span
 from ...db.engine import reading
 from ...db.gpu_hours import worked_until
-from ...db.records import AttemptRow, RunRow
+from ...db.records import AttemptRow, CellRow, RunRow
 from ...jobs.documents import Document
+from ...jobs.grid.policy_names import OF_PILLOW
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
 from ...jobs.run.states import RunState
@@ -83,6 +84,7 @@ def efficiency(context: Context, selection: Selection) -> list[Efficiency]:
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
         settings = queries.grid_settings(connection, {row.grid_id for row in rows})
+        cells = queries.cell_rows(connection, {row.cell_id for row in rows}, selection)
         tried = queries.attempts_of_runs(connection, [row.run_id for row in rows])
         spans = allocations.spans(connection, settings)
         # What has yet to start may take the whole walltime.
@@ -101,11 +103,13 @@ def efficiency(context: Context, selection: Selection) -> list[Efficiency]:
     for members in of_cell.values():
         grid_id = members[0].grid_id
         more = _of_walltime(grid_id, of_grid[grid_id]) if grid_id in over else []
-        found.append(_of_cell(members, begun, of_grid[grid_id], more))
+        cell = cells[members[0].cell_id]
+        found.append(_of_cell(cell, members, begun, of_grid[grid_id], more))
     return found
 
 
 def _of_cell(
+    cell: CellRow,
     members: Sequence[RunRow],
     begun: Mapping[str, Sequence[AttemptRow]],
     spans: Sequence[Span],
@@ -144,21 +148,21 @@ def _of_cell(
         per_gpu=attempts[-1].per_gpu,
         run_s=statistics.fmean(seconds) if seconds else None,
         advice=[
-            *(_of_use(measured) if measured else []),
+            *(_of_use(measured, cell) if measured else []),
             *more,
         ],
         **facts,
     )
 
 
-def _of_use(attempts: Sequence[AttemptRow]) -> list[str]:
+def _of_use(attempts: Sequence[AttemptRow], cell: CellRow) -> list[str]:
     """Return what to change about attempts that worked long enough to tell."""
     found: list[str] = []
     wait, busy = _median(attempts, "data_wait"), _median(attempts, "gpu_utilisation")
     if wait is not None and wait >= DATA_WAIT:
         found.append(
             f"{100 * wait:.0f} % of training is spent waiting for data: give each rank more CPU"
-            " cores (resources.threads)"
+            f" cores (resources.threads){_on_the_gpu(attempts, cell)}"
         )
     if busy is not None and busy < IDLE_GPU:
         found.append(
@@ -166,6 +170,19 @@ def _of_use(attempts: Sequence[AttemptRow]) -> list[str]:
             f" {_fewer_gpus(attempts)}"
         )
     return found
+
+
+def _on_the_gpu(attempts: Sequence[AttemptRow], cell: CellRow) -> str:
+    """Say that the GPU can do a part of what loader workers do, where it can."""
+    settings = cell.settings
+    has_gpu = any(attempt.gpus for attempt in attempts)
+    if settings is None or not has_gpu or not settings.dataset.has_classes:
+        return ""
+    recipe, policy = settings.recipe, settings.recipe.auto_augment or ""
+    gains = bool(recipe.flip or recipe.color_jitter or policy) or recipe.crop == "resized"
+    if recipe.pipeline != "pil" or policy.startswith(OF_PILLOW) or not gains:
+        return ""
+    return ", or let the GPU augment (train.pipeline: hybrid, which makes new runs)"
 
 
 def _fewer_gpus(attempts: Sequence[AttemptRow]) -> str:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
+from ...jobs.documents import changed
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..errors import DataError
 from ..randomness import Streams
@@ -140,8 +141,26 @@ def normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return found.sub_(mean).div_(std)
 
 
+# Values that switch off what either the loader's workers or the device do.
+_AFTER_THE_CROP = {"flip": 0.0, "color_jitter": 0.0, "auto_augment": None}
+
+
+def for_workers(recipe: RecipeSettings) -> RecipeSettings:
+    """Return a recipe as the loader's workers carry it out, of a pipeline that has them."""
+    return changed(recipe, **_AFTER_THE_CROP) if recipe.pipeline == "hybrid" else recipe
+
+
+def for_device(recipe: RecipeSettings) -> RecipeSettings:
+    """Return a recipe as the device carries it out, once an image has its size."""
+    return changed(recipe, **_AFTER_THE_CROP) if recipe.pipeline == "pil" else recipe
+
+
 class Finish:
-    """The end of both training pipelines, on the device: normalise images, erase parts of some."""
+    """The end of every training pipeline, on the device: images have their size already.
+
+    Mirror some and do what the policy says, unless loader workers did; normalise, erase parts of
+    some. That is timm's order.
+    """
 
     def __init__(
         self,
@@ -150,6 +169,10 @@ class Finish:
         streams: Streams,
         device: torch.device,
     ) -> None:
+        recipe = for_device(recipe)
+        self.flip = recipe.flip
+        has_policy = recipe.auto_augment or recipe.color_jitter
+        self.policy = Policy(recipe, dataset.mean) if has_policy else None
         self.erasing = recipe.erasing
         self.streams = streams
         self.device = device
@@ -157,13 +180,27 @@ class Finish:
 
     def __call__(self, images: Tensor, position: Position) -> Tensor:
         """Return images [B, C, S, S], levels 0…255 on the device, as float32 for the model."""
-        finished = normalised(images, self.mean, self.std)
+        finished = normalised(self._augmented(images, position), self.mean, self.std)
         if not self.erasing:
             return finished
         where = position.key
         boxes = self.streams.generator("augment", "erase", *where)
         noise = self.streams.generator_on(self.device, "augment", "noise", *where)
         return augment.random_erase_(finished, self.erasing, boxes, noise)
+
+    def _augmented(self, images: Tensor, position: Position) -> Tensor:
+        where = position.key
+        if self.flip:
+            draws = self.streams.generator("augment", "flip", *where)
+            images = augment.random_flip(images, self.flip, draws)
+        if self.policy is not None:
+            key = self.streams.key("augment", "policy", *where)
+            size = (images.shape[2], images.shape[3])
+            drawn = self.policy.draw(len(images), size, key)
+            # Images of loader workers lie pixel by pixel; operations go channel by channel.
+            levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+            images = self.policy.apply(levels, drawn)
+        return images
 
 
 class TensorSource:
@@ -188,14 +225,13 @@ class TensorSource:
             if images.images is None:
                 raise DataError(
                     "crop: resized on images of different sizes needs the recipe's `pipeline: pil`"
+                    " or `hybrid`"
                 )
             self.images = images.images.to(device)
         else:
             fit = Fit(size=recipe.image_size, kernel=recipe.interpolation)
             decoded = (decoder or Decoder()).decode(images, fit)
             self.images = decoded.rows(0, len(images)).to(device)
-        has_policy = recipe.auto_augment or recipe.color_jitter
-        self.policy = Policy(recipe, dataset.mean) if has_policy else None
         self.finish = Finish(dataset, recipe, streams, device)
 
     def begin(self, step: int) -> None:
@@ -204,27 +240,21 @@ class TensorSource:
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         indices = send(indices, self.images.device)
         plain = self.images[indices].float()
-        shown = [self._augmented(plain, place) for place in in_views(position, self.views)]
+        places = in_views(position, self.views)
+        shown = [self.finish(self._cropped(plain, place), place) for place in places]
         return side_by_side(shown), self.labels[indices]
 
-    def _augmented(self, images: Tensor, position: Position) -> Tensor:
-        where = position.key
-        recipe, count = self.recipe, len(images)
+    def _cropped(self, images: Tensor, position: Position) -> Tensor:
+        recipe, where = self.recipe, position.key
         if recipe.crop == "pad":
-            images = augment.random_shift(images, recipe.crop_padding, self._draw("shift", where))
-        elif recipe.crop == "resized":
+            return augment.random_shift(images, recipe.crop_padding, self._draw("shift", where))
+        if recipe.crop == "resized":
             size = (images.shape[2], images.shape[3])
             boxes = augment.crop_boxes(
-                count, size, recipe.crop_scale, recipe.crop_ratio, self._draw("box", where)
+                len(images), size, recipe.crop_scale, recipe.crop_ratio, self._draw("box", where)
             )
-            images = augment.resized_crop(images, boxes, recipe.image_size, recipe.interpolation)
-        if recipe.flip:
-            images = augment.random_flip(images, recipe.flip, self._draw("flip", where))
-        if self.policy is not None:
-            key = self.streams.key("augment", "policy", *where)
-            size = (images.shape[2], images.shape[3])
-            images = self.policy.apply(images, self.policy.draw(count, size, key))
-        return self.finish(images, position)
+            return augment.resized_crop(images, boxes, recipe.image_size, recipe.interpolation)
+        return images
 
     def _draw(self, consumer: str, where: tuple[int, ...]) -> torch.Generator:
         return self.streams.generator("augment", consumer, *where)

@@ -1,7 +1,7 @@
 """Pillow's operations on images, for batches of tensors with an argument for each image.
 
 Images are [B, C, H, W] float32 with whole levels 0…255, on any device; C is 1 or 3. What comes back
-is alike. Each operation gives Pillow's levels: a policy of timm's does the same in either pipeline.
+is alike. Each operation gives Pillow's levels: a policy of timm's does the same in every pipeline.
 The tests hold each against Pillow.
 """
 

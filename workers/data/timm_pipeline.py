@@ -13,7 +13,7 @@ from ...jobs.run.settings import DatasetSettings, RecipeSettings, Task
 from ..own_functions import own_transform
 from ..randomness import Streams
 from ..transfer import bring
-from .batches import Finish, Labels, Order, Position, in_views, side_by_side
+from .batches import Finish, Labels, Order, Position, for_workers, in_views, side_by_side
 from .image_set import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 from .mask_pipeline import MaskSamples
@@ -55,6 +55,9 @@ def samples(
 class PilTransform:
     """timm's training transform up to whole levels of brightness; `Finish` does the rest.
 
+    With `pipeline: hybrid` it only brings images to their size, after a lab's own transform. A
+    random resized crop is then resized by PyTorch's kernels.
+
     Its draws follow from (epoch, index) alone, whichever worker makes them.
     """
 
@@ -62,48 +65,27 @@ class PilTransform:
     def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         """Return images [B, V, C, S, S] and classes [B] of as many of each."""
         images, labels = zip(*samples, strict=True)
-        return _by_pixel(images), torch.stack(labels)
+        return _stacked(images), torch.stack(labels)
 
     def __init__(
         self, images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
     ) -> None:
-        from timm.data import create_transform
-        from timm.data.auto_augment import AutoAugment
-
-        resized, simple = recipe.crop == "resized", recipe.crop == "simple"
+        recipe = for_workers(recipe)
         self.images = images
         self.draws = dataset.is_own
-        self.resized = resized
+        self.resized = recipe.crop == "resized"
         self.channels = dataset.channels
         self.mode = "RGB" if dataset.channels == 3 else "L"
         self.streams = streams
         self.padding = recipe.crop_padding if recipe.crop == "pad" else 0
-        self.mirrored = recipe.crop_padding if simple else None
+        self.mirrored = recipe.crop_padding if recipe.crop == "simple" else None
         self.size = recipe.image_size
         self.kernel = recipe.interpolation
         self.own = own_transform(recipe.transform)
-        self.transform = create_transform(
-            input_size=(dataset.channels, self.size, self.size),
-            is_training=True,
-            no_aug=False,
-            train_crop_mode="rrc" if resized else "rkrc",
-            scale=tuple(recipe.crop_scale) if resized else (1.0, 1.0),
-            ratio=tuple(recipe.crop_ratio) if resized else (1.0, 1.0),
-            hflip=recipe.flip,
-            color_jitter=recipe.color_jitter or None,
-            auto_augment=None if recipe.auto_augment == TRIVIAL else recipe.auto_augment,
-            interpolation=recipe.interpolation,
-            # What RandAugment fills the corners of a rotated image with.
-            mean=tuple(dataset.mean),
-            # Whole levels of brightness at the end, nothing normalised and nothing erased.
-            normalize=False,
+        by_torch = self.resized and recipe.pipeline == "hybrid"
+        self.transform: Callable[[Any], Tensor] = (
+            _CropByTorch(recipe) if by_torch else _by_timm(dataset, recipe)
         )
-        for one in self.transform.transforms:
-            if isinstance(one, AutoAugment):
-                limit_to_named(one, recipe.auto_augment or "")
-        if recipe.auto_augment == TRIVIAL:
-            # Where timm has its policies: before what makes a tensor of the image.
-            self.transform.transforms.insert(-1, _trivial(dataset, recipe))
 
     def __call__(self, epoch: int, index: int, copy: int = 0) -> Tensor:
         """Return one augmented image [C, S, S] uint8.
@@ -129,15 +111,14 @@ class PilTransform:
                 image = self.images.pil(index)
             # Of the same mode, too, what `convert` returns is a new image.
             shown.append(self._transformed(image.convert(self.mode)))
-        return _by_pixel(shown)
+        return _stacked(shown)
 
     def _transformed(self, image: Any) -> Tensor:
         if self.own is not None:
             image = self.own(image).convert(self.mode)
         if not self.resized:
             image = self._fitted(image)
-        transformed: Tensor = self.transform(image)
-        return transformed
+        return self.transform(image)
 
     def _fitted(self, image: Any) -> Any:
         """Show what the tensor pipeline shows.
@@ -161,12 +142,73 @@ class PilTransform:
         return F.crop(padded, top, left, self.size, self.size)
 
 
-def _by_pixel(images: Sequence[Tensor]) -> Tensor:
-    """Return [N, …, C, S, S] of N images, with the channels of a pixel side by side in memory.
+def _by_timm(dataset: DatasetSettings, recipe: RecipeSettings) -> Any:
+    """Return timm's transform from an image to whole levels of brightness."""
+    from timm.data import create_transform
+    from timm.data.auto_augment import AutoAugment
 
-    Pillow has them so. To put them apart would take a worker's time; the device does it when it
-    normalises.
+    resized = recipe.crop == "resized"
+    made = create_transform(
+        input_size=(dataset.channels, recipe.image_size, recipe.image_size),
+        is_training=True,
+        no_aug=False,
+        train_crop_mode="rrc" if resized else "rkrc",
+        scale=tuple(recipe.crop_scale) if resized else (1.0, 1.0),
+        ratio=tuple(recipe.crop_ratio) if resized else (1.0, 1.0),
+        hflip=recipe.flip,
+        color_jitter=recipe.color_jitter or None,
+        auto_augment=None if recipe.auto_augment == TRIVIAL else recipe.auto_augment,
+        interpolation=recipe.interpolation,
+        # What RandAugment fills the corners of a rotated image with.
+        mean=tuple(dataset.mean),
+        # Whole levels of brightness at the end, nothing normalised and nothing erased.
+        normalize=False,
+    )
+    for one in made.transforms:
+        if isinstance(one, AutoAugment):
+            limit_to_named(one, recipe.auto_augment or "")
+    if recipe.auto_augment == TRIVIAL:
+        # Where timm has its policies: before what makes a tensor of the image.
+        made.transforms.insert(-1, _trivial(dataset, recipe))
+    return made
+
+
+class _CropByTorch:
+    """timm's random resized crop, resized by PyTorch's antialiased kernels for uint8.
+
+    They need a quarter to three quarters of Pillow's time. One value in 200 has another level, by
+    one as a rule.
     """
+
+    def __init__(self, recipe: RecipeSettings) -> None:
+        from timm.data.transforms import RandomResizedCropAndInterpolation
+        from torchvision.transforms.functional import pil_to_tensor
+
+        self.draw, self.pixels = RandomResizedCropAndInterpolation.get_params, pil_to_tensor
+        self.size = recipe.image_size
+        self.scale, self.ratio = tuple(recipe.crop_scale), tuple(recipe.crop_ratio)
+        self.kernel = recipe.interpolation
+
+    def __call__(self, image: Any) -> Tensor:
+        """Return a part of a Pillow image, [C, S, S] uint8."""
+        top, left, height, width = self.draw(image, self.scale, self.ratio)
+        # Of a tiny image less than half a pixel may be drawn.
+        width, height = max(1, width), max(1, height)
+        left, top = min(left, image.width - width), min(top, image.height - height)
+        part = self.pixels(image.crop((left, top, left + width, top + height)))
+        return torch.nn.functional.interpolate(
+            part[None], (self.size, self.size), mode=self.kernel, antialias=True
+        )[0]
+
+
+def _stacked(images: Sequence[Tensor]) -> Tensor:
+    """Return [N, …, C, S, S] of N images alike, with channels as they have them in memory.
+
+    Pillow has those of a pixel side by side. To put them apart would take a worker's time; the
+    device does it when it normalises.
+    """
+    if images[0].is_contiguous():
+        return torch.stack(tuple(images))
     return torch.stack([one.movedim(-3, -1) for one in images]).movedim(-1, -3)
 
 

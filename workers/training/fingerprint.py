@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Images of the probe: with fewer, two values of a stream that only flips images may well do the
 # same.
-COUNT = {"tensor": 32, "pil": 20}
+COUNT = {"tensor": 32, "pil": 20, "hybrid": 20}
 # Batches that Mixup is asked for: it may leave some as they are.
 BATCHES = 8
 START = (0, 0, 0)
@@ -103,7 +103,7 @@ def _augmented(training: "Training", streams: Streams) -> Tensor:
     images = _probe(spec.dataset, spec.recipe)
     every = torch.arange(len(images))
     start, cpu = Position(epoch=0, step=0, virtual_rank=0), torch.device("cpu")
-    if spec.recipe.pipeline == "pil":
+    if spec.recipe.has_workers:
         made = samples(images, spec.dataset, spec.recipe, streams)
         whole = made.collate([made.sample(0, index, range(1)) for index in every.tolist()])[0][:, 0]
         found = Finish(spec.dataset, spec.recipe, streams, cpu)(whole, start)

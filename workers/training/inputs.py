@@ -57,7 +57,7 @@ class Inputs:
         """Return the batches to train on."""
         dataset, recipe, streams = self.spec.dataset, self.spec.recipe, self.streams
         device = self.group.device
-        if recipe.pipeline == "tensor":
+        if not recipe.has_workers:
             return TensorSource(
                 images,
                 dataset,

@@ -139,6 +139,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("train", "{precision: fp8}", "train.precision: must be 'fp32', 'fp16' or 'bf16', got text 'fp8'"),
         ("train", "{auto_augment: augmix-m3-w3}", "auto_augment: augmix needs `pipeline: pil`"),
         ("train", "{auto_augment: trivial}", "auto_augment: trivial needs `pipeline: pil`"),
+        ("train", "{auto_augment: trivial, pipeline: hybrid}", "auto_augment: trivial needs `pipeline: pil`"),
         ("train", "{auto_augment: trivial-m9, pipeline: pil}", "'m9': trivial has no settings"),
         ("train", "{auto_augment: rnd-m9}", "train.auto_augment: unknown policy 'rnd'. Allowed: rand, augmix, v0"),
         ("train", "{auto_augment: rand-m9-mst0.5}", "train.auto_augment: 'mst0.5' is no setting of rand"),

@@ -135,6 +135,34 @@ def test_of_a_gpu_that_is_mostly_idle_more_runs_may_share_as_many_as_are_allowed
     assert cell.advice[0].endswith(said)
 
 
+@pytest.mark.parametrize(
+    ("train", "gpus", "is_advised"),
+    [
+        ("{pipeline: pil, auto_augment: rand-m9}", 1, True),
+        ("{pipeline: pil, auto_augment: rand-m9}", 0, False),
+        ("{pipeline: pil, flip: 0.5, crop: none}", 1, True),
+        ("{pipeline: pil, flip: 0.0, crop: resized}", 1, True),
+        # Then the GPU would have nothing to do.
+        ("{pipeline: pil, flip: 0.0, crop: none}", 1, False),
+        ("{pipeline: pil, auto_augment: trivial}", 1, False),
+        ("{pipeline: hybrid, auto_augment: rand-m9}", 1, False),
+        ("{pipeline: tensor}", 1, False),
+    ],
+)
+def test_a_gpu_that_waits_for_pillow_is_advised_to_augment_by_itself(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch, train: str, gpus: int, is_advised: bool
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    grid = tiny_grid(seeds="1").replace("gpus_per_node: 0", f"gpus_per_node: {gpus}")
+    (run_id,) = quiet_lab.submit(grid.replace("train: {", f"train: {{{train[1:-1]}, "))
+    quiet_lab.tick()
+    work(quiet_lab, run_id, hours=2, data_wait=0.5)
+    quiet_lab.tick()
+    (sentence,) = of_all(quiet_lab)[0].advice
+    assert "more CPU cores" in sentence
+    assert sentence.endswith("(train.pipeline: hybrid, which makes new runs)") is is_advised
+
+
 def test_the_time_of_a_run_ends_with_its_last_sign_of_life(asked_for_a_day: Lab) -> None:
     lab = asked_for_a_day
     first, second = run_ids(lab)

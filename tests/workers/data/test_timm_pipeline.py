@@ -27,6 +27,8 @@ RICH: dict[str, Any] = {
     "pipeline": "pil", "crop": "resized", "flip": 0.5, "auto_augment": "rand-m9-mstd0.5-inc1", "erasing": 0.25,
 }  # fmt: skip
 
+PLAIN: dict[str, Any] = {"flip": 0.0, "auto_augment": None, "erasing": 0.0}
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, ImageSet]:
@@ -148,6 +150,88 @@ def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(
     assert first.shape == (3, 16, 16) and first.dtype == torch.uint8
     assert not torch.equal(first, second)
     assert torch.equal(transform(0, 3), first)
+
+
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("side", [8, 16, 64])
+def test_pytorch_resizes_the_same_crops_as_pillow_with_nearly_the_same_levels(
+    side: int, kernel: str
+) -> None:
+    spec = run_spec(crop="resized", interpolation=kernel)
+    noise = torch.Generator().manual_seed(0)
+    pictures = torch.randint(0, 256, (20, 3, side, side + 9), dtype=torch.uint8, generator=noise)
+    images = ImageSet(labels=torch.arange(20), images=pictures)
+    dataset = changed(spec.dataset, channels=3)
+    by_pillow, by_torch = (
+        PilTransform(images, dataset, changed(spec.recipe, pipeline=pipeline), Streams(spec.seeds))
+        for pipeline in ("pil", "hybrid")
+    )
+    shown = [
+        torch.stack([one(epoch, index) for epoch in range(3) for index in range(20)]).int()
+        for one in (by_pillow, by_torch)
+    ]
+    away = (shown[0] - shown[1]).abs()
+    assert int(away.max()) <= 2 and float((away > 0).double().mean()) < 0.02
+
+
+@pytest.mark.parametrize("crop", ["resized", "none", "pad", "simple"])
+def test_of_a_hybrid_pipeline_the_device_mirrors_and_does_what_the_policy_says(
+    folder: Any, crop: str
+) -> None:
+    spec, images = folder
+    spec = changed(spec, recipe=changed(spec.recipe, pipeline="hybrid", crop=crop))
+    streams = Streams(spec.seeds)
+    source, order = _source(spec, images, 0)
+    source.begin(0)
+    place = Position(epoch=0, step=0, virtual_rank=0)
+    indices = order.step(0, 0)[0]
+    found, _ = source.batch(indices, place)
+
+    # PyTorch resizes random resized crops; Pillow does all others in both pipelines.
+    plain = changed(spec.recipe, pipeline="hybrid" if crop == "resized" else "pil", **PLAIN)
+    crops = PilTransform(images, spec.dataset, plain, streams)
+    raw = torch.stack([crops(0, index) for index in indices.tolist()])
+    in_memory = changed(spec.recipe, pipeline="tensor")
+    assert torch.equal(found, Finish(spec.dataset, in_memory, streams, CPU)(raw, place))
+    assert not torch.equal(found, _normalised(raw, spec))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (300, 1), (2, 2)])
+def test_pytorch_gets_a_pixel_where_a_crop_would_have_none(shape: tuple[int, int]) -> None:
+    spec = run_spec(pipeline="hybrid", crop="resized", crop_scale=(0.0001, 0.001))
+    pixels = torch.full((1, 3, *shape), 9, dtype=torch.uint8)
+    images = ImageSet(labels=torch.zeros(1), images=pixels)
+    transform = PilTransform(
+        images, changed(spec.dataset, channels=3), spec.recipe, Streams(spec.seeds)
+    )
+    assert all(bool((transform(epoch, 0) == 9).all()) for epoch in range(20))
+
+
+def test_a_hybrid_pipeline_does_not_depend_on_the_number_of_loader_workers(folder: Any) -> None:
+    spec, images = folder
+    spec = changed(spec, recipe=changed(spec.recipe, pipeline="hybrid"))
+    alone, loaded = _batches(spec, images, 0), _batches(spec, images, 2)
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(alone, loaded, strict=True))
+
+
+def test_a_transform_of_ones_own_gets_the_whole_image_in_a_hybrid_pipeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = run_spec(pipeline="hybrid", crop="resized")
+    pixels = torch.full((1, 3, 20, 30), 7, dtype=torch.uint8)
+    images = ImageSet(labels=torch.zeros(1), images=pixels)
+    transform = PilTransform(
+        images, changed(spec.dataset, channels=3), spec.recipe, Streams(spec.seeds)
+    )
+    shown: list[tuple[int, int]] = []
+
+    def brighter(image: Any) -> Any:
+        shown.append(image.size)
+        return image.point(lambda level: level + 1)
+
+    monkeypatch.setattr(transform, "own", brighter)
+    assert bool((transform(0, 0) == 8).all())
+    assert shown == [(30, 20)]
 
 
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])

@@ -49,6 +49,18 @@ def test_another_value_of_a_stream_changes_its_fingerprint_alone(
     assert prints(spec, tmp_path) == one
 
 
+def test_augmentation_has_a_fingerprint_where_workers_crop_and_the_device_does_the_rest(
+    tmp_path: Path,
+) -> None:
+    cropped = run_spec(pipeline="hybrid", crop="resized")
+    mirrored = run_spec(pipeline="hybrid", crop="none", flip=0.5)
+    for spec in (cropped, mirrored):
+        one, other = prints(spec, tmp_path), prints(spec, tmp_path, augment=1)
+        assert one["augment"] and other["augment"] and one["augment"] != other["augment"]
+    still = prints(run_spec(pipeline="hybrid", crop="none"), tmp_path)
+    assert still["augment"] is None
+
+
 def test_a_stream_that_decides_nothing_has_no_fingerprint(tmp_path: Path) -> None:
     found = prints(run_spec(), tmp_path)
     assert [name for name in STREAMS if found[name] is None] == ["split", "mix", "drop", "pair"]

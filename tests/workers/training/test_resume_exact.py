@@ -230,12 +230,12 @@ def test_the_scores_do_not_depend_on_when_a_run_is_evaluated(
     ]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("workers", "pipeline"), [(0, "pil"), (2, "pil"), (2, "hybrid")])
 def test_a_run_on_pillow_images_resumes_exactly_with_any_number_of_loader_workers(
-    ranks: Ranks, reference: Reference, tmp_path: Path, workers: int
+    ranks: Ranks, reference: Reference, tmp_path: Path, workers: int, pipeline: str
 ) -> None:
     spec = _spec(
-        "vit", "relvit", pipeline="pil", crop="resized", crop_scale=(0.5, 1.0), auto_augment="rand-m9-mstd0.5-inc1",
+        "vit", "relvit", pipeline=pipeline, crop="resized", crop_scale=(0.5, 1.0), auto_augment="rand-m9-mstd0.5-inc1",
         color_jitter=0.0, epochs=2,
     )  # fmt: skip
     # In the first epoch, and in the second: the loader's workers go on from one to the next.
