@@ -120,10 +120,11 @@ def measure(
     """
     from ..jobs.config.host import clean_environment
     from ..jobs.config.interpreter import module_command
-    from ..jobs.documents import changed, from_plain
+    from ..jobs.documents import from_plain
     from ..jobs.errors import BadInput, suggest
     from ..jobs.grid.catalogue import printed_cost
     from ..jobs.run.cost import Cost, memory_line
+    from ..jobs.values import changed
     from .printing import terminal
 
     if batch != "largest" and not (

@@ -10,7 +10,6 @@ import typer
 
 from ..jobs.errors import BadInput, LedgerUnreachable, NothingMatched, suggest
 from ..jobs.units import plural
-from ..jobs.workspace.paths import WorkspaceUnreadable
 from .completion import complete_runs
 from .options import Json, Workspace, look_again, look_into, one_run, opened_once, selection
 
@@ -142,6 +141,7 @@ def _follow(
     context: "Context", exporter: "Exporter", found: "Exported", *, every_s: int
 ) -> "Exported":
     """Export again and again until the runs have ended."""
+    from ..jobs.workspace.paths import WorkspaceUnreadable
     from .printing import terminal
 
     said = ""

@@ -1,6 +1,5 @@
 """Results: tables, comparisons and published numbers."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,6 +106,7 @@ def report(
     from ..analysis.findings.declared import exploratory_notes
     from ..analysis.output import as_csv, render
     from ..analysis.output import by_dataset as by_dataset
+    from ..jobs.values import changed
     from .printing import terminal
 
     _check_layout(detail, wide, across, set_name)
@@ -124,7 +124,7 @@ def report(
         terminal.emit_json({name: str(path) for name, path in written.items()}) if as_json else None
         return
     context, chosen, plan = _planned(selector, given, style, workspace)
-    plans = [replace(plan, set=name or plan.set) for name in sets]
+    plans = [changed(plan, set=name or plan.set) for name in sets]
     cells = [cell for one in plans for cell in planned(context.ledger, chosen, one)]
     if detail:
         cells = [described(cell) for cell in cells]
@@ -340,7 +340,7 @@ def variance(
     from ..analysis.findings.study import studies
     from ..analysis.output import as_csv, render
     from ..analysis.output.study_table import of_study
-    from ..jobs.documents import changed
+    from ..jobs.values import changed
     from .printing import terminal
 
     context, chosen = _opened(selector, style, workspace)

@@ -1,8 +1,7 @@
 """How many seeds a goal needs, and their submission."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -62,8 +61,7 @@ Metric = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What seeds are asked for on the command line; one goal at most."""
 
     half_width: float | None
@@ -103,7 +101,7 @@ def power(
     interim analysis (`looks`), its `min_effect` or its `margin`. The cost is estimated from past
     runs of the same cells. For a single grid, the command that submits the seeds is printed.
     """
-    from ..jobs.documents import changed
+    from ..jobs.values import changed
     from .printing import terminal
 
     context = look_into(workspace)
@@ -300,10 +298,9 @@ def _needs(context: "Context", chosen: Any, wanted: "Wanted") -> "Needs":
 
 def _goal(context: "Context", chosen: Any, wanted: "Wanted") -> tuple["ComparisonPlan", "Goal"]:
     """Return how the cells are compared, and what seeds are needed for."""
-    from dataclasses import replace
-
     from ..analysis.findings.declared import settle
     from ..analysis.findings.power import Goal
+    from ..jobs.values import changed
 
     asked = {name: value for name, value in wanted.goals.items() if value is not None}
     if len(asked) > 1:
@@ -314,7 +311,7 @@ def _goal(context: "Context", chosen: Any, wanted: "Wanted") -> tuple["Compariso
     given = dict.fromkeys(("test", "alpha", "set")) | {"metric": wanted.metric}
     # As it is declared, but for the goal: it decides nothing of how the cells are compared.
     plan = settle(context.ledger, chosen, given)
-    plan = replace(
+    plan = changed(
         plan,
         min_effect=wanted.effect or plan.min_effect,
         margin=wanted.margin or plan.margin,
@@ -323,13 +320,13 @@ def _goal(context: "Context", chosen: Any, wanted: "Wanted") -> tuple["Compariso
         raise BadInput("--margin: ties are tested only once, so not with anytime. Remove --margin")
     goal = Goal(metric=plan.metric, set=plan.set)
     if wanted.half_width is not None:
-        return plan, replace(goal, half_width=wanted.half_width)
+        return plan, changed(goal, half_width=wanted.half_width)
     if wanted.effect is None and wanted.margin is None and plan.looks:
-        return plan, replace(goal, looks=plan.looks)
+        return plan, changed(goal, looks=plan.looks)
     if wanted.margin is None and plan.min_effect is not None:
-        return plan, replace(goal, effect=plan.min_effect)
+        return plan, changed(goal, effect=plan.min_effect)
     if plan.margin is not None:
-        return plan, replace(goal, margin=plan.margin)
+        return plan, changed(goal, margin=plan.margin)
     raise BadInput(
         "no goal: give --half-width, --effect or --margin, or declare compare: {min_effect: …} in"
         " the grid"
@@ -339,18 +336,17 @@ def _goal(context: "Context", chosen: Any, wanted: "Wanted") -> tuple["Compariso
 def _counted(
     cells: "list[Cell]", plan: "ComparisonPlan", goal: "Goal"
 ) -> "tuple[list[Need], Goal]":
-    from dataclasses import replace
-
     from ..analysis.findings import power
+    from ..jobs.values import changed
 
     if goal.half_width is not None:
         return power.for_precision(cells, goal.half_width), goal
     if goal.looks:
         return power.for_looks(cells, plan), goal
     if goal.margin is not None:
-        return power.for_margin(cells, plan), replace(goal, alpha=plan.alpha)
+        return power.for_margin(cells, plan), changed(goal, alpha=plan.alpha)
     alpha = min(power.strictest(cells, plan).values(), default=plan.alpha)
-    return power.for_effect(cells, plan), replace(goal, alpha=alpha)
+    return power.for_effect(cells, plan), changed(goal, alpha=alpha)
 
 
 def _show(document: "Needs") -> None:

@@ -43,7 +43,7 @@ def mcnemar(
     """
     from ..analysis.findings import per_image
     from ..analysis.output.wording import p_value
-    from ..jobs.documents import asdict
+    from ..jobs.values import asdict
     from .printing import terminal
 
     context = look_into(workspace)

@@ -1,13 +1,13 @@
 """How many runs stand alike: what `vtjobs status` counts, in one look at all runs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, case, func, literal, null, select, union_all
 
 from ..jobs.run.selector import Selection
 from ..jobs.run.states import LIVE, RunState
+from ..jobs.values import fields
 from . import models as m
 from .parts import is_among
 from .records import AlikeRow
@@ -73,10 +73,7 @@ def _counted(by_grid: bool, facts: dict[str, Any]) -> Select[Any]:
     if by_grid:
         keys["of_grid"] = m.grid_runs.c.grid_id
     absent = {"cancelled_through": literal(0), "is_held": literal(0), "runs": func.count()}
-    columns = [
-        keys.get(name, absent.get(name, null())).label(name)
-        for name in (field.name for field in fields(AlikeRow))
-    ]
+    columns = [keys.get(name, absent.get(name, null())).label(name) for name in fields(AlikeRow)]
     query = select(*columns).select_from(m.runs).group_by(*keys.values())
     if not by_grid:
         return query

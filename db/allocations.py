@@ -3,20 +3,19 @@
 import contextlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from ..jobs.documents import Unfit
+from ..jobs.values import Value
 from ..jobs.workspace.allocation import Allocation
 from . import models as m
 from .gpu_hours import worked_until
 from .parts import in_parts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(Value, frozen=True, kw_only=True):
     """How long one place of an allocation was at work, whatever runs it hosted."""
 
     token: str

@@ -5,11 +5,11 @@ mount or a broken module. These are always free, and take one job after another.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
 from ..jobs.run.states import FailureClass
+from ..jobs.values import Value
 from . import models as m
 from .parts import in_parts
 
@@ -21,8 +21,7 @@ BLACK_HOLE_JOBS = 2
 BLACK_HOLE_S = 6 * 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlackHole:
+class BlackHole(Value, frozen=True, kw_only=True):
     """A node on which jobs end before their agent begins."""
 
     backend: str

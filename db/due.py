@@ -1,18 +1,17 @@
 """The pending runs that may start now, for the dispatcher."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, not_, select
 
 from ..jobs.run.states import LIVE, AttemptState, RunState
+from ..jobs.values import Value
 from . import models as m
 from .parts import is_among
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueRun:
+class DueRun(Value, frozen=True, kw_only=True):
     """A pending run with what an attempt at it needs to know."""
 
     run_id: str

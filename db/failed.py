@@ -1,16 +1,15 @@
 """Runs whose newest attempt failed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
 from ..jobs.run.states import FailureClass, RunState
+from ..jobs.values import Value
 from . import models as m
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedRun:
+class FailedRun(Value, frozen=True, kw_only=True):
     """A run whose newest attempt failed, with that attempt's end."""
 
     grid_id: str

@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from ..jobs.documents import Document, asdict
+from ..jobs.documents import Document
 from ..jobs.run.states import LIVE, AttemptState
+from ..jobs.values import asdict
 from . import models as m
 from .parts import in_parts
 

@@ -1,11 +1,11 @@
 """What has happened that somebody may want to be told of."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
 from ..jobs.run.states import RunState
+from ..jobs.values import Value
 from . import models as m
 from .engine import Connection
 from .parts import in_parts
@@ -14,8 +14,7 @@ _UNSETTLED = tuple(state for state in RunState if not state.is_settled)
 _LOST = (RunState.FAILED, RunState.DIVERGED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedGrid:
+class EndedGrid(Value, frozen=True, kw_only=True):
     """A grid of which no run will do anything by itself any more."""
 
     grid_id: str
@@ -27,8 +26,7 @@ class EndedGrid:
     """When the last of its attempts ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostRun:
+class LostRun(Value, frozen=True, kw_only=True):
     """A run that failed or diverged."""
 
     grid_id: str
@@ -45,8 +43,7 @@ class LostRun:
     """When that attempt ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuietGrid:
+class QuietGrid(Value, frozen=True, kw_only=True):
     """A grid with unfinished runs to which nothing happens."""
 
     grid_id: str

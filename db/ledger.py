@@ -3,7 +3,6 @@
 Each one transaction, each transition a compare-and-set that leaves an event.
 """
 
-import dataclasses
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from ..jobs.documents import to_plain
 from ..jobs.errors import BadInput
 from ..jobs.run.spec import canonical
 from ..jobs.run.states import AttemptState, FailureClass, RunState
+from ..jobs.values import changed
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
 from . import cell_names, imported, requests
@@ -189,7 +189,7 @@ class Ledger:
                 tuple(task for task in group if task.attempt > free.get(task.run_id, task.attempt))
                 for group in allocation.tasks
             )
-            content = dataclasses.replace(allocation, tasks=tuple(group for group in kept if group))
+            content = changed(allocation, tasks=tuple(group for group in kept if group))
             if not content.all_tasks:
                 return None
             self._insert_allocation(connection, content, launching_until=now + launching_s)

@@ -3,13 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, exists, func, or_, select
 
 from ..jobs.run.settings import CellSettings
 from ..jobs.run.spec import CellSpec
 from ..jobs.run.states import LIVE, AttemptState, RunState
+from ..jobs.values import Value
 from ..jobs.workspace.allocation import Allocation
 from . import imported
 from . import models as m
@@ -127,8 +127,7 @@ def places_by_grid(connection: Connection, backend: str) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedRun:
+class CompletedRun(Value, frozen=True, kw_only=True):
     """A run that has completed."""
 
     run_id: str
@@ -164,8 +163,7 @@ def seeds_of_cells(connection: Connection, cell_ids: Iterable[str]) -> dict[str,
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
+class Parent(Value, frozen=True, kw_only=True):
     """A run that another one starts from or learns from."""
 
     cell_id: str

@@ -1,19 +1,18 @@
 """Cells at a glance: how many runs stand where, and the scores, in two queries."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
 from ..jobs.run.selector import Selection
 from ..jobs.run.states import RunState
+from ..jobs.values import Value
 from . import models as m
 from .engine import Connection
 from .selected import where
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellCounts:
+class CellCounts(Value, frozen=True, kw_only=True):
     """A cell's runs by state, and the scores of those that completed."""
 
     cell_id: str

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any, get_args
 
 from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
@@ -12,6 +11,7 @@ from ..jobs.run.selector import Selection
 from ..jobs.run.settings import CLASSIFICATION, Task
 from ..jobs.run.spec import Axes, CellSpec
 from ..jobs.run.states import LIVE, AttemptState
+from ..jobs.values import fields
 from ..jobs.workspace.events import Usage
 from ..jobs.workspace.grid_settings import GridSettings
 from . import cell_names
@@ -81,7 +81,7 @@ def list_runs(
 
 
 _axes = reader(Axes)
-_RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
+_RUN_COLUMNS = fields(RunRow)
 
 
 def _run_row(row: Row) -> RunRow:

@@ -1,15 +1,13 @@
 """The records that the reading side returns."""
 
-from dataclasses import dataclass
-
 from ..jobs.run.settings import CellSettings
 from ..jobs.run.spec import Axes, CellSpec
+from ..jobs.values import Value
 from ..jobs.workspace.events import Usage
 from ..jobs.workspace.imported import IMPORTED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Value, frozen=True, kw_only=True):
     """What the word follows from by which a run is shown."""
 
     grid_id: str
@@ -27,8 +25,7 @@ class Standing:
     """Where that attempt went."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlikeRow(Standing):
+class AlikeRow(Standing, frozen=True, kw_only=True):
     """Runs that stand alike, counted."""
 
     of_grid: str | None
@@ -38,8 +35,7 @@ class AlikeRow(Standing):
     runs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow(Standing):
+class RunRow(Standing, frozen=True, kw_only=True):
     """A run with its cell's labels and its latest attempt."""
 
     run_id: str
@@ -77,8 +73,7 @@ class RunRow(Standing):
         return self.token == IMPORTED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellRow:
+class CellRow(Value, frozen=True, kw_only=True):
     """A cell as the ledger has it."""
 
     cell_id: str
@@ -102,8 +97,7 @@ class CellRow:
         return None if spec is None else spec.settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultRow:
+class ResultRow(Value, frozen=True, kw_only=True):
     """One metric of one run on one set."""
 
     run_id: str
@@ -118,8 +112,7 @@ class ResultRow:
     best_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRow:
+class AttemptRow(Value, frozen=True, kw_only=True):
     """One attempt at a run. Times are UTC seconds since 1970."""
 
     run_id: str
@@ -164,8 +157,7 @@ class AttemptRow:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
+class JobRow(Value, frozen=True, kw_only=True):
     """Where the scheduler has an attempt."""
 
     backend: str
@@ -174,8 +166,7 @@ class JobRow:
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
+class EventRow(Value, frozen=True, kw_only=True):
     """One change of an attempt's state."""
 
     attempt: int
@@ -188,8 +179,7 @@ class EventRow:
     """The scheduler's own word."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRow:
+class CheckpointRow(Value, frozen=True, kw_only=True):
     """A checkpoint that was announced."""
 
     attempt: int

@@ -1,13 +1,13 @@
 """What the ledger's verbs write: records as rows."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Table
 
 from ..jobs.run.spec import canonical
 from ..jobs.run.states import AttemptState, RunState
+from ..jobs.values import Value
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
 
@@ -35,8 +35,7 @@ def insert_new(connection: Connection, table: Table) -> Any:
     return insert_sqlite(table).on_conflict_do_nothing()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Value, frozen=True, kw_only=True):
     """When a user asked for something, and who it was."""
 
     at: float

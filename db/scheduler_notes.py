@@ -5,12 +5,12 @@ When one was asked last, since when one is away, its last words.
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from ..jobs.errors import SchedulerSlow, SchedulerUnreachable, Unauthenticated
 from ..jobs.run.spec import canonical
+from ..jobs.values import Value, asdict
 from . import models as m
 from .engine import reading, writing
 from .ledger import Ledger
@@ -19,8 +19,7 @@ from .ledger import Ledger
 SILENT_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(Value, frozen=True):
     """A scheduler that could not be asked the last time."""
 
     since: float
@@ -213,8 +212,7 @@ def _note_names(ledger: Ledger, key: str, names: Collection[str]) -> None:
         _set(connection, key, value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class Learned(Value, frozen=True, kw_only=True):
     """A limit that a scheduler does not tell, as its refusals have shown it."""
 
     places: int

@@ -1,11 +1,11 @@
 """Attempts that have started, with what their time can be added up by."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
 from ..jobs.run.selector import Selection
+from ..jobs.values import Value
 from . import models as m
 from .allocations import contents_of
 from .gpu_hours import GpuHours, by_run, worked_until
@@ -13,8 +13,7 @@ from .parts import in_parts
 from .selected import nothing, submitters, where
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
+class Worked(Value, frozen=True, kw_only=True):
     """One attempt that has started, and what became of its time."""
 
     run_id: str

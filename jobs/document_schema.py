@@ -4,7 +4,6 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -102,24 +101,20 @@ def _texts_in(source: str) -> dict[str, str]:
     return found
 
 
-def _tag_field(record: type) -> str | None:
-    return record.__struct_config__.tag_field if issubclass(record, msgspec.Struct) else None
+def _tag_field(record: type[msgspec.Struct]) -> str | None:
+    return record.__struct_config__.tag_field
 
 
 def _is_record(kind: Any) -> bool:
-    return isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or is_dataclass(kind))
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _keys(record: type) -> dict[str, str]:
+def _keys(record: type[msgspec.Struct]) -> dict[str, str]:
     """Return field -> its key in JSON."""
-    return (
-        {field.name: field.encode_name for field in msgspec.structs.fields(record)}
-        if (issubclass(record, msgspec.Struct))
-        else {name: name for name in get_type_hints(record)}
-    )
+    return {field.name: field.encode_name for field in msgspec.structs.fields(record)}
 
 
-def _records(kind: Any, seen: set[Any]) -> Iterator[type]:
+def _records(kind: Any, seen: set[Any]) -> Iterator[type[msgspec.Struct]]:
     """Yield every record that a type has in it."""
     if _is_record(kind):
         if kind not in seen:

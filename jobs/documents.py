@@ -12,16 +12,14 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from .errors import VtjobsError
-
-# A field whose key in JSON is a word of Python: `failure: str = field(name="class")`.
-field = msgspec.field
+from .values import Value
 
 
 class Unfit(VtjobsError, ValueError):
     """What was read is not the document that it should be: damaged, or of another version."""
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     """What all documents have in common."""
 
 
@@ -73,13 +71,3 @@ def reader(kind: Any) -> Callable[[str], Any]:
     The function raises ValueError where a text is of another kind.
     """
     return msgspec.json.Decoder(kind).decode
-
-
-def asdict(document: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a document by name, as they are."""
-    return msgspec.structs.asdict(document)
-
-
-def changed(document: T, **fields: Any) -> T:
-    """Return a document with other values of some fields."""
-    return msgspec.structs.replace(document, **fields)  # type: ignore[type-var]

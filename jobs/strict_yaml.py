@@ -5,7 +5,6 @@ write them (`1e-3` is a number, `24:00:00` is text, `no` is text); limits on siz
 """
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from .errors import BadInput, Problem
+from .values import Value, field
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 20
@@ -32,8 +32,7 @@ class OddNumber(str):
     """A number written in a way that readers disagree about (012, 0x1F, 1_024)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Value, frozen=True, kw_only=True):
     """A parsed file: plain data, and the line of every key and item."""
 
     file: str

@@ -1,10 +1,10 @@
 """Where each page is, within a folder of files and on the server alike."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from ..jobs.names import NAME, RUN_ID
+from ..jobs.values import Value
 
 
 class Kind(StrEnum):
@@ -27,8 +27,7 @@ _MANY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Value, frozen=True):
     """One page."""
 
     kind: Kind

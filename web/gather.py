@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
 from ..analysis.findings.cells import planned
 from ..analysis.findings.comparisons import compare
@@ -20,6 +19,7 @@ from ..jobs.run.metrics import MAIN
 from ..jobs.run.selector import Selection
 from ..jobs.run.spec import BASELINE
 from ..jobs.run.states import RunState
+from ..jobs.values import Value, changed
 from ..orchestrator.loop.context import Context
 from ..orchestrator.views import cells, details, failures, runs, spent
 from ..orchestrator.views.cells import CellView
@@ -55,8 +55,7 @@ _LOSSES = ("train_loss", "loss")
 _DONE = (RunState.COMPLETED, RunState.DIVERGED, RunState.FAILED, RunState.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value, frozen=True, kw_only=True):
     """What pages are made from."""
 
     context: Context
@@ -92,7 +91,7 @@ def _overview(source: Source, _: str) -> Overview:
 
 def _grid(source: Source, name: str) -> GridPage:
     context = source.context
-    chosen = replace(source.selection, everything=False, prefixes=(), names=(name,))
+    chosen = changed(source.selection, everything=False, prefixes=(), names=(name,))
     found = status(context, chosen, left=source.left)
     grid = next((grid for grid in found.grids if grid.grid_id == name), None)
     if grid is None:

@@ -3,7 +3,6 @@
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from ..jobs.names import printable
 from ..jobs.run.design import seed_text
 from ..jobs.run.eta import Eta
 from ..jobs.units import format_bytes, format_range
+from ..jobs.values import Value
 from .addresses import Address, Kind
 from .documents import PageDocument, RunPage, plain_chart
 
@@ -30,8 +30,7 @@ _HERE = Path(__file__).parent
 _STYLE = _HERE.parent / "analysis" / "output" / "templates" / "vtjobs.css"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Value, frozen=True, kw_only=True):
     """What stands around the content of a page, and how pages name each other."""
 
     workspace: str

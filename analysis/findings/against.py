@@ -7,7 +7,6 @@ A cell is compared where its settings are those of the table's ready grid; else 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, stdev
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from ...jobs.documents import Document
 from ...jobs.errors import NothingMatched
 from ...jobs.units import plural
+from ...jobs.values import Value
 from ..stats.difference import (
     ALPHA,
     Difference,
@@ -187,8 +187,7 @@ def against(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ours:
+class _Ours(Value, frozen=True, kw_only=True):
     """A cell of a report, scored as the paper scores its own."""
 
     cell: Cell
@@ -199,8 +198,7 @@ class _Ours:
     """best, or last: which epoch counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
+class _Pair(Value, frozen=True, kw_only=True):
     """A printed number, the cell that it is compared with, and what came of it."""
 
     record: Published

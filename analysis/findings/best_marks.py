@@ -6,7 +6,7 @@ The best of its dataset, and what cannot be told from it. Pure.
 import math
 from collections.abc import Sequence
 
-from ...jobs.documents import changed
+from ...jobs.values import changed
 from ..stats.difference import holm, welch
 from .cell import Cell, Marks
 from .plan import ComparisonPlan

@@ -6,9 +6,9 @@ Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...jobs.values import Value
 from .published import Published
 
 # The model that has all of them as arguments.
@@ -81,8 +81,7 @@ def step(backbone: str, args: Mapping[str, Any]) -> int | None:
     return 5 if found.drop_path == 0.2 else 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Factors:
+class _Factors(Value, frozen=True):
     """What a DeiT-S of these tables has."""
 
     depth: int

@@ -10,12 +10,12 @@ from typing import Any
 from ...db import lookups, queries, records, reruns
 from ...db.engine import reading
 from ...db.ledger import Ledger
-from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import BASELINE, EACH, Axes
 from ...jobs.run.states import RunState
+from ...jobs.values import changed
 from ..stats.summary import describe
 from . import epochs, without_value
 from .best_marks import marks

@@ -4,7 +4,6 @@ carry.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -18,6 +17,7 @@ from ...jobs.run.comparing import (
     Test,
 )
 from ...jobs.run.spec import Axes
+from ...jobs.values import changed
 from ...jobs.workspace.grid_settings import Declaration
 from ..stats import rank_tests
 from ..stats.difference import (
@@ -252,7 +252,7 @@ def _with_redrawn(plan: ComparisonPlan, cells: Sequence[Cell]) -> ComparisonPlan
     if not plan.declared or not seeds:
         return plan
     named = f"seed{'s' if len(seeds) > 1 else ''} {' and '.join(map(str, seeds))}"
-    return replace(
+    return changed(
         plan, exploratory=(*plan.exploratory, f"{named} ran again after a result was there")
     )
 

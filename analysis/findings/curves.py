@@ -10,10 +10,11 @@ from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.records import CellRow, RunRow
 from ...db.results import TRAINING, by_epoch, metrics_of, training_by_epoch
-from ...jobs.documents import Document, changed
+from ...jobs.documents import Document
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
+from ...jobs.values import changed
 from ..stats.curves import Curves, Passing, Point, band
 from .cells import axes_of
 from .usual_metric import usual_metric

@@ -6,13 +6,11 @@ As their grid declared it before the runs, or as the command line says now.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...db import queries
 from ...db.engine import reading
 from ...db.ledger import Ledger
-from ...jobs.documents import asdict
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.comparing import (
     Change,
@@ -25,6 +23,7 @@ from ...jobs.run.comparing import (
     contradiction,
 )
 from ...jobs.run.selector import Selection
+from ...jobs.values import asdict, changed
 from ...jobs.workspace.grid_settings import Declaration
 from . import epochs
 from .plan import ComparisonPlan
@@ -76,7 +75,7 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
     plan = ComparisonPlan(**values, declared=declared if same else [])
     if message := contradiction(plan):
         raise BadInput(message)
-    plan = replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
+    plan = changed(plan, metric=epochs.metric_of(plan.metric, plan.select))
     return _judged_by_what_was_seen(ledger, selection, plan) if same else plan
 
 
@@ -111,8 +110,8 @@ def _judged_by_what_was_seen(
     why = [f"{words[one.change]} {_when(one)}" for one in plan.declared if one.change in words]
     part = selected_part(ledger, selection, plan)
     if part is None:
-        return replace(plan, exploratory=tuple(why))
-    return replace(
+        return changed(plan, exploratory=tuple(why))
+    return changed(
         plan,
         declared=[],
         exploratory=(f"not the declared comparison: {part.left_out} left out", *why),

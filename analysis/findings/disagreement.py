@@ -7,11 +7,11 @@ other classes; how right they are is no part of this.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...jobs.documents import Document, changed
+from ...jobs.documents import Document
 from ...jobs.run.spec import Axes
+from ...jobs.values import Value, changed
 from ...jobs.workspace.paths import Workspace
 from . import per_image
 from .cell import Cell
@@ -77,8 +77,7 @@ class Disagreements(Document, frozen=True, kw_only=True):
     """Cells that are part of none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Value, frozen=True, kw_only=True):
     """A classifier with what its runs say of each image."""
 
     classifier: Classifier

@@ -4,20 +4,19 @@ One rule for all that is compared, declared before the runs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from ...db import queries
 from ...db.engine import Connection
 from ...db.results import by_epoch, smaller_is_better
 from ...jobs.errors import BadInput
 from ...jobs.run.comparing import Select
+from ...jobs.values import Value, changed
 
 # The part of the training images that is held out.
 VAL = "val"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(Value, frozen=True, kw_only=True):
     """What one run has on one set."""
 
     value: float
@@ -90,7 +89,7 @@ def _by_val(
             both = sorted(curve.keys() & held_out.get(run_id, {}).keys())
             if both and run_id in found.get(set_name, {}):
                 epoch = choose(both, key=held_out[run_id].__getitem__)
-                score = replace(
+                score = changed(
                     found[set_name][run_id],
                     value=curve[epoch],
                     epoch=epoch,

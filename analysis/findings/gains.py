@@ -7,9 +7,9 @@ The papers plot it against the length of training: a head helps most where train
 from collections.abc import Sequence
 
 from ...db.results import smaller_is_better
-from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.spec import BASELINE
+from ...jobs.values import changed
 from ..stats.curves import band, passing
 from .curves import CellCurve
 

@@ -4,13 +4,12 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ...jobs.values import Value
 from ..stats.difference import Difference, holm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Value, frozen=True, kw_only=True):
     """What the looks say of one comparison."""
 
     found: Difference

@@ -5,7 +5,6 @@ that no analysis takes those that went well for all.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ...db import queries
 from ...db.engine import Connection, reading
@@ -13,14 +12,14 @@ from ...db.ledger import Ledger
 from ...db.records import ResultRow, RunRow
 from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection, axis_text
+from ...jobs.values import Value
 from . import epochs
 
 # The best epoch on the reported set itself: what papers print that choose by it.
 BEST_ON_SET = "best_on_set"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongRow:
+class LongRow(Value, frozen=True, kw_only=True):
     """One value of one run; None where the run has none."""
 
     run_id: str

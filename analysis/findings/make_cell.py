@@ -4,17 +4,16 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...db import records
 from ...db.results import smaller_is_better
-from ...jobs.documents import changed
 from ...jobs.grid import catalogue
 from ...jobs.grid.scoring import can_be_scored, chance_level
 from ...jobs.run.comparing import Select
 from ...jobs.run.settings import CellSettings
 from ...jobs.run.spec import Axes
 from ...jobs.run.states import RunState
+from ...jobs.values import Value, changed
 from ..stats.moments import moments
 from . import without_value
 from .cell import LABELS, Cell
@@ -23,8 +22,7 @@ from .epochs import Score
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class About(Value, frozen=True, kw_only=True):
     """What all cells of a report are made from."""
 
     metric: str

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...jobs.grid.policy_names import THREE, TRIVIAL, drawn_from
 from ...jobs.run.settings import CellSettings, HeadSettings
 from ...jobs.run.spec import BASELINE, VARIANT, Axes
+from ...jobs.values import Value
 from . import branches, by_neighbours
 from .published import Published
 
@@ -60,8 +60,7 @@ _WHOLE = ("cait", "cait_distilled")
 _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Value, frozen=True, kw_only=True):
     """How a cell is made: its names, and the settings of its stages."""
 
     backbone: str

@@ -1,9 +1,9 @@
 """Two cells by the test of a plan, before anything is adjusted or judged. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...jobs.run.comparing import Test
+from ...jobs.values import changed
 from ..stats.difference import Difference, Interval, e_value, paired, welch
 from .cell import Cell
 from .plan import ComparisonPlan
@@ -38,7 +38,7 @@ def _at_any_time(found: Difference, evidence: float | None) -> Difference:
         return Difference(
             n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why
         )
-    return replace(found, p=min(1.0, 1 / evidence))
+    return changed(found, p=min(1.0, 1 / evidence))
 
 
 def in_order(values: dict[int, float]) -> list[float]:

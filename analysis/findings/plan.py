@@ -1,7 +1,6 @@
 """What a comparison is made of: which test, of what, at which α."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ...jobs.run.comparing import (
     Correction,
@@ -12,12 +11,12 @@ from ...jobs.run.comparing import (
     Test,
 )
 from ...jobs.run.spec import BASELINE
+from ...jobs.values import Value, field
 from ...jobs.workspace.grid_settings import Declaration
 from ..stats.difference import ALPHA
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonPlan:
+class ComparisonPlan(Value, frozen=True, kw_only=True):
     """What a comparison is made of."""
 
     test: Test = Test.WELCH

@@ -1,11 +1,11 @@
 """One comparison of two heads over all datasets, with what each dataset says. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...jobs.documents import Document
 from ...jobs.run.comparing import OverDatasets, Test
 from ...jobs.run.spec import Axes
+from ...jobs.values import Value
 from ..stats import pooled as stats
 from ..stats.difference import Difference, equivalence, holm
 from ..stats.verdict import Verdict
@@ -210,8 +210,7 @@ def _on(dataset: str, cell: Cell, baseline: Cell, plan: ComparisonPlan) -> Datas
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Beside:
+class _Beside(Value, frozen=True, kw_only=True):
     """What is said beside the comparison itself."""
 
     fixed: list[float] | None = None

@@ -7,12 +7,12 @@ Only finished runs count; nothing looks at the curves of unfinished ones.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from ...jobs.documents import Document, changed
+from ...jobs.documents import Document
 from ...jobs.run.comparing import OverDatasets, Test
 from ...jobs.run.more_seeds import widened
 from ...jobs.run.spec import Axes
+from ...jobs.values import Value, changed
 from ..stats.difference import Difference, paired, welch
 from ..stats.sample_size import (
     MOST_SEEDS,
@@ -93,8 +93,7 @@ class Needs(Document, frozen=True, kw_only=True):
     """Submits the runs, where the selection is one grid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+class Goal(Value, frozen=True, kw_only=True):
     """What seeds are needed for."""
 
     metric: str

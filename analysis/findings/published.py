@@ -18,8 +18,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ...jobs.documents import Document, field, from_plain
+from ...jobs.documents import Document, from_plain
 from ...jobs.errors import BadInput, NothingMatched, suggest
+from ...jobs.values import field
 from ..stats.difference import Difference, against_one, welch_of_summaries
 
 SCHEMA_VERSION = 1

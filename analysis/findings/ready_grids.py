@@ -5,7 +5,6 @@ its grid, its recipe's name or its labels are.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from ...jobs.grid.checks import grid_document
 from ...jobs.grid.load import take_in
 from ...jobs.run.selector import axis_text
 from ...jobs.run.settings import STAGE, CellSettings
+from ...jobs.values import Value
 from .matching import BACKBONES, FINER, LOWRES, OF_TASKS, Made, is_recorded
 from .published import Published
 
@@ -95,8 +95,7 @@ _MAY_BE_OPEN = ("weight",)
 _NAMED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Value, frozen=True, kw_only=True):
     """A cell of a ready grid, as the run behind a record was made."""
 
     grid: str

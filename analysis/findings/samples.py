@@ -8,9 +8,9 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
-from ...jobs.documents import changed
 from ...jobs.run.comparing import OnDiverged, Select, Test
 from ...jobs.run.spec import EACH
+from ...jobs.values import changed
 from .cell import LABELS, Cell
 from .plan import ComparisonPlan
 

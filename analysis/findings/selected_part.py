@@ -5,13 +5,13 @@ Whoever may choose seeds or heads with the results at hand finds a difference wh
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ...db import queries, selected
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...jobs.run.selector import Selection
 from ...jobs.units import plural, ranges
+from ...jobs.values import Value
 from .cell import Cell
 from .cells import of_plan
 from .plan import ComparisonPlan
@@ -21,8 +21,7 @@ from .samples import family_sizes, pairs
 _AXES = ("head", "dataset", "backbone", "recipe")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Value, frozen=True, kw_only=True):
     """A part of a declared comparison."""
 
     left_out: str

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from ...db.ledger import Ledger
-from ...jobs.documents import Document, changed
+from ...jobs.documents import Document
 from ...jobs.errors import NothingMatched
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
+from ...jobs.values import changed
 from ..stats.line import Line, line_through
 from .cell import Cell
 from .cells import report

@@ -6,7 +6,7 @@ An empty field is a number that does not exist.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...jobs.documents import asdict
+from ...jobs.values import asdict
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparisons
 from ..findings.per_image import CellSplit

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...jobs.atomic_files import write_over
 from .csv_text import csv_text
-from .exported_curves import Curve, Value
+from .exported_curves import Curve, Reading
 from .parquet_bytes import parquet
 
 _FIXED = ("name", "run_id", "seed", "set", "metric", "epoch", "value")
@@ -29,7 +29,7 @@ class TableWriter:
             import pyarrow.parquet  # noqa: F401
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"curves.{form}"
-        self._curves: dict[str, tuple[Curve, list[Value]]] = {}
+        self._curves: dict[str, tuple[Curve, list[Reading]]] = {}
 
     def write(self, curve: Curve) -> None:
         """Take in a curve, or what is new of it."""

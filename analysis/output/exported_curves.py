@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
@@ -18,6 +18,7 @@ from ...jobs.names import one_line
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection, axis_text
 from ...jobs.run.states import RunState
+from ...jobs.values import Value, changed
 from ..findings.cells import axes_of
 from ..stats.curves import band
 from .wording import columns, labels
@@ -42,7 +43,7 @@ class Exported(Document, frozen=True, kw_only=True):
     """Runs that are still to end."""
 
 
-class Value(NamedTuple):
+class Reading(NamedTuple):
     """One point of one curve."""
 
     epoch: int
@@ -51,8 +52,7 @@ class Value(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(Value, frozen=True, kw_only=True):
     """What one run, or the mean of one cell, has to be told of."""
 
     name: str
@@ -69,7 +69,7 @@ class Curve:
     """Whether nothing more is to come."""
     is_new: bool
     """Whether it begins here: what was handed over of it before, if anything, no longer holds."""
-    values: Sequence[Value]
+    values: Sequence[Reading]
     """In the order of their epochs: all of a new curve, else those that were not handed over."""
 
 
@@ -209,8 +209,7 @@ class Exporter:
         return is_over or self._writer.writes_parts or not self._follows
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(Value, frozen=True):
     name: str
     row: CellRow
 
@@ -243,7 +242,7 @@ def _cell_of(row: RunRow) -> str:
 def _names(cells: dict[str, CellRow]) -> dict[str, str]:
     """Return cell id -> its part of the curves' names: its labels, and the axes they differ in."""
     axes = axes_of(cells)
-    rows = {cell_id: replace(cell, axes=axes[cell_id]) for cell_id, cell in cells.items()}
+    rows = {cell_id: changed(cell, axes=axes[cell_id]) for cell_id, cell in cells.items()}
     headings = columns(list(rows.values()))
     names = {
         cell_id: "/".join(
@@ -307,8 +306,8 @@ def _mean(by_seed: dict[int, Tags], *, at_least: int) -> Tags:
     return found
 
 
-def _in_order(tags: Tags) -> Iterator[Value]:
+def _in_order(tags: Tags) -> Iterator[Reading]:
     for epoch in sorted({epoch for epochs in tags.values() for epoch in epochs}):
         for tag, epochs in tags.items():
             if epoch in epochs:
-                yield Value(epoch, tag, epochs[epoch])
+                yield Reading(epoch, tag, epochs[epoch])

@@ -1,17 +1,17 @@
 """Long data as CSV, or as Parquet with typed columns."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ...jobs.atomic_files import write_over
 from ...jobs.errors import BadInput
+from ...jobs.values import fields
 from ..findings.long_data import LongRow
 from .csv_text import csv_text
 from .parquet_bytes import parquet
 
-_FIELDS = [one.name for one in fields(LongRow) if one.name != "axes"]
+_FIELDS = [name for name in fields(LongRow) if name != "axes"]
 
 
 def columns(rows: Sequence[LongRow]) -> dict[str, list[Any]]:

@@ -11,19 +11,18 @@ import math
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ...jobs.documents import Document, asdict
+from ...jobs.documents import Document
 from ...jobs.run.design import REPEAT, Design
+from ...jobs.values import Value, asdict
 from .summary import LEVEL, spread_factors
 
 # Of the simulation behind the intervals of shares: their third digit no longer moves.
 DRAWS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Square:
+class _Square(Value, frozen=True):
     """A mean square and its degrees of freedom."""
 
     ms: float
@@ -232,8 +231,7 @@ def _estimated(
     return point | {HARDWARE: pure_ms}, raw | {HARDWARE: drawn_pure}
 
 
-@dataclass(frozen=True, slots=True)
-class _Estimates:
+class _Estimates(Value, frozen=True):
     """Components of variance with what they could be as well; see `_estimated`."""
 
     point: dict[Term, float]

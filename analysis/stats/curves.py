@@ -7,7 +7,8 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from ...jobs.documents import Document, changed
+from ...jobs.documents import Document
+from ...jobs.values import changed
 from .summary import LEVEL, student
 
 # Below it a rank correlation over seeds is noise.

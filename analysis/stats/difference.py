@@ -7,9 +7,9 @@ import math
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...jobs.values import Value
 from .distributions import t_lower, t_quantile, t_upper
 from .moments import moments
 
@@ -18,16 +18,14 @@ ALPHA = 0.05
 EFFECT_VARIANCE = 4.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Value, frozen=True, kw_only=True):
     """Two bounds, `low` never above `high`."""
 
     low: float
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standardised:
+class Standardised(Value, frozen=True, kw_only=True):
     """A difference in standard deviations, and what its interval follows from."""
 
     effect: float
@@ -57,8 +55,7 @@ class Standardised:
         return Interval(low=low / math.sqrt(self.size), high=high / math.sqrt(self.size))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Value, frozen=True, kw_only=True):
     """One cell minus its baseline, in the metric's own unit."""
 
     n: int

@@ -7,9 +7,9 @@ is the closed test with Welch's t for any number of baselines: step-down minP (W
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...jobs.values import Value
 from .difference import holm
 
 # Draws of the null distribution, always the same ones; fewer where there are many comparisons.
@@ -17,8 +17,7 @@ DRAWS = 20_000
 _MOST = 4_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Value, frozen=True):
     """What is known of the seeds of one cell."""
 
     name: str

@@ -8,7 +8,8 @@ approximations are wrong, and stronger evidence may get a larger p. Pure.
 import math
 from collections.abc import Mapping
 
-from ...jobs.documents import Document, changed
+from ...jobs.documents import Document
+from ...jobs.values import changed
 from .difference import ALPHA
 from .rank_tests import of_pairs
 

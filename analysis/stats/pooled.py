@@ -7,9 +7,9 @@ that of the seeds; or on datasets like these, where chance is also which dataset
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from ...jobs.values import Value, changed
 from .difference import ALPHA, Difference, Interval, tested
 from .distributions import t_quantile
 
@@ -20,8 +20,7 @@ BOOTSTRAP_FROM = 10
 DRAWS = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Value, frozen=True):
     """The difference on one dataset."""
 
     difference: float
@@ -72,7 +71,7 @@ def over_datasets_like_these(parts: Sequence[Part], *, alpha: float = ALPHA) -> 
         why = "all datasets show the same difference"
         return Difference(n=n, n_baseline=n, difference=mean, why_not=why)
     found = tested(mean, std / math.sqrt(n), n - 1, alpha, n=n, n_baseline=n)
-    return replace(found, std=std)
+    return changed(found, std=std)
 
 
 def between_datasets(parts: Sequence[Part]) -> float:

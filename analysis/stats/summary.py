@@ -6,10 +6,10 @@ Pure functions of plain numbers. What so few seeds cannot say is None, never NaN
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ...jobs.documents import Document
+from ...jobs.values import Value
 from .distributions import chi2_quantile, t_quantile
 
 LEVEL = 0.95
@@ -124,8 +124,7 @@ def describe(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
+class _Spread(Value, frozen=True):
     """At least two values, with the intervals that follow from their spread."""
 
     ordered: Sequence[float]

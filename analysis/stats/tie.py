@@ -5,15 +5,14 @@ which falls with our seeds, and theirs, which no seed of ours changes.
 """
 
 import math
-from dataclasses import dataclass
 
+from ...jobs.values import Value
 from .difference import ALPHA
 from .distributions import t_quantile
 from .sample_size import MOST_SEEDS, POWER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed:
+class Fixed(Value, frozen=True, kw_only=True):
     """A printed mean beside seeds of ours that keep their mean and spread."""
 
     gap: float

@@ -5,10 +5,10 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...jobs.errors import LedgerUnreachable, NothingMatched
+from ...jobs.values import Value
 from ...jobs.workspace.paths import RunFolder
 from ...orchestrator.loop.wait import PATIENCE_S
 from ...orchestrator.views.standing import Standing
@@ -22,8 +22,7 @@ LOOK_S = 1.0
 _PARTS = {".head": 0, ".previous": 1, ".log": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Value, frozen=True, kw_only=True):
     """What is to be printed of a run."""
 
     run: RunFolder

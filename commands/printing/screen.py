@@ -9,12 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import TextIO
 
+from ...jobs.values import Value, changed
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+
+class Seen(Value, frozen=True):
     """What a command printed."""
 
     text: str
@@ -25,7 +25,7 @@ class Seen:
 
     def with_remarks(self, remarks: str) -> "Seen":
         """Return the same text with other remarks."""
-        return replace(self, remarks=remarks)
+        return changed(self, remarks=remarks)
 
 
 class _Captured(io.StringIO):

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from ...jobs.documents import asdict
 from ...jobs.names import one_line
 from ...jobs.run.design import seed_text
 from ...jobs.units import format_bytes
+from ...jobs.values import asdict
 from .settings import as_written
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...analysis.findings.curves import CellCurve, learning_curves
 from ...analysis.findings.usual_metric import usual_metric
 from ...jobs.errors import BadInput, NothingMatched
 from ...jobs.run.selector import Selection, parse_selection
+from ...jobs.values import Value
 from ...orchestrator.loop.context import Context
 from ...orchestrator.loop.tick import look_or_say
 from ...orchestrator.requests.as_typed import as_typed
@@ -16,8 +16,7 @@ from ...orchestrator.views.logs import tail
 from ..printing.show import lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Value, frozen=True, kw_only=True):
     """What the first screen shows."""
 
     at: float

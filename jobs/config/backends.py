@@ -12,19 +12,18 @@ A package that is installed beside vtjobs registers its own with an entry point 
 `vtjobs.backends`: the backend's name, and the package.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import NamedTuple
 
 from ..errors import BadInput, suggest
 
 GROUP = "vtjobs.backends"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class Registered(NamedTuple):
     """One backend."""
 
     package: str

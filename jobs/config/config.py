@@ -6,12 +6,12 @@ Command line > VTJOBS_* > vtjobs.yaml upwards > the user's file > defaults.
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, Problem, suggest
+from ..values import Value, field
 from ..workspace.paths import Workspace
 from .backends import BACKENDS, is_known, require_known
 from .group import require_group
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ..strict_yaml import Document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Value, frozen=True, kw_only=True):
     """One setting's value and where it was found."""
 
     value: Any
@@ -85,8 +84,7 @@ def _is_mapping(key: str) -> bool:
     return key != "local" and is_known(key)
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Value, frozen=True):
     """All settings with their origins."""
 
     settings: dict[str, Setting]

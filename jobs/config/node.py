@@ -4,15 +4,14 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..run.states import AttemptState
+from ..values import Value
 from ..workspace.paths import Workspace
 from .backends import part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class Ruling(Value, frozen=True, kw_only=True):
     """What a stop is called, and whether the scheduler said so."""
 
     state: AttemptState
@@ -23,8 +22,7 @@ class Ruling:
     signature: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(Value, frozen=True, kw_only=True):
     """An allocation that the scheduler has."""
 
     token: str

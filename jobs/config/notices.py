@@ -2,10 +2,10 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import BadInput, suggest
+from ..values import Value
 
 # What somebody can be told of.
 KINDS = ("finish", "fail", "breaker", "stall")
@@ -13,8 +13,7 @@ KINDS = ("finish", "fail", "breaker", "stall")
 COMMAND = "command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeSettings:
+class NoticeSettings(Value, frozen=True, kw_only=True):
     """Who is told what, and when."""
 
     to: tuple[str, ...] = ()

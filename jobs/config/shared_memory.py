@@ -4,11 +4,11 @@ A process that hands over more than there is dies of SIGBUS. Containers often ha
 """
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..run.loaders import IN_USE, PREFETCH
 from ..units import format_bytes
+from ..values import Value
 
 FOLDER = Path("/dev/shm")
 # The share of what is free that one allocation's ranks take among them.
@@ -17,8 +17,7 @@ SHARE = 0.8
 MOST_PROCESSES = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class Fitted(Value, frozen=True, kw_only=True):
     """How many processes of a rank hand images over."""
 
     workers: int

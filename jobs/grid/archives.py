@@ -1,12 +1,12 @@
 """The archives that datasets come in which vtjobs does not download."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from ..values import Value
 from . import catalogue
 
 
@@ -21,8 +21,7 @@ class Kind(StrEnum):
     """A tar of images whose classes stand in another archive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
+class Archive(Value, frozen=True, kw_only=True):
     """One file of a dataset, as its makers give it away."""
 
     file: str
@@ -34,8 +33,7 @@ class Archive:
     kind: Kind = Kind.UNPACK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value, frozen=True, kw_only=True):
     """Where a dataset is to be had."""
 
     page: str

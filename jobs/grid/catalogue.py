@@ -1,16 +1,16 @@
 """The catalogue: ready grids, recipes, backbones and datasets that ship as data files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..documents import changed, from_plain
+from ..documents import from_plain
 from ..errors import BadInput, suggest
 from ..run.cost import Cost, PrintedCost
 from ..run.settings import BackboneSettings, DatasetSettings, RecipeSettings
 from ..strict_yaml import Document, parse
+from ..values import Value, changed
 
 _ROOT = files("vtjobs.jobs") / "catalogue"
 
@@ -69,8 +69,7 @@ def published_recipe(name: str) -> str:
 STATISTICS = ("mean", "std")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeFile:
+class RecipeFile(Value, frozen=True, kw_only=True):
     """A recipe of the catalogue."""
 
     source: str

@@ -1,19 +1,18 @@
 """The items of a grid's lists: a name, perhaps with settings, and the label it is shown by."""
 
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..run.spec import canonical
 from ..strict_yaml import Path_
+from ..values import Value, field
 
 Given = dict[str, Any]
 """What a user wrote under one key: names and values are checked where they are resolved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Value, frozen=True, kw_only=True):
     """One item of a list of the grid: a name with settings, and where it stands."""
 
     name: str

@@ -1,14 +1,12 @@
 """What a grid expands to: cells, and their runs."""
 
-from dataclasses import dataclass, field
-
 from ..run.settings import OwnFunction
 from ..run.spec import Axes, CellSpec, digest
+from ..values import Value, field
 from .entries import Entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Value, frozen=True, kw_only=True):
     """One combination of everything but the seed."""
 
     spec: CellSpec
@@ -27,8 +25,7 @@ class Cell:
     """The grid's entries for backbone and dataset, for later stages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Value, frozen=True, kw_only=True):
     """A cell, as it was made for one point of the grid."""
 
     cell: int
@@ -38,8 +35,7 @@ class Made:
     """Those that the point has, with their runs: another point of the cell may have others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Value, frozen=True):
     """One run of an expansion."""
 
     run_id: str
@@ -49,8 +45,7 @@ class Run:
     parent: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expansion:
+class Expansion(Value, frozen=True, kw_only=True):
     """All that a grid stands for."""
 
     cells: list[Cell]

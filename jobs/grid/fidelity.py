@@ -4,10 +4,10 @@ The paper, its published code, or whoever wrote the grid.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..run.settings import DatasetSettings, HeadSettings, RecipeSettings
+from ..values import Value
 from . import catalogue
 from .heads import HEADS, preset
 from .recipe import proportional
@@ -20,8 +20,7 @@ CHANGED = "changed"
 GIVEN = "given; none was published"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Value, frozen=True, kw_only=True):
     """One setting of a run, and who says so."""
 
     name: str

@@ -7,10 +7,11 @@ that was published with it. Where the text says nothing both take the program's 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from ..values import Value, field
 
 Weight = Annotated[float, Field(ge=0)]
 Fidelity = Literal["paper", "code"]
@@ -296,8 +297,7 @@ class Grafit(Head):
                 raise ValueError(f"only {by} uses {name}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltIn:
+class BuiltIn(Value, frozen=True, kw_only=True):
     """All that is known of a built-in head outside the ranks: one entry of `HEADS`."""
 
     model: type[Head]

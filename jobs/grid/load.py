@@ -1,7 +1,6 @@
 """A grid file taken in: read, checked and expanded, with every mistake in it reported at once."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from ..run.comparing import Select
 from ..run.metrics import MAIN, NEIGHBOURS, OF_TASK
 from ..run.settings import CellSettings
 from ..strict_yaml import Document, Path_
+from ..values import Value, changed
 from . import catalogue
 from .checks import check_grid, grid_document
 from .entries import Entry, Given, entries
@@ -21,8 +21,7 @@ from .schema import Compare, Grid
 from .scoring import can_be_scored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class Intake(Value, frozen=True, kw_only=True):
     """A grid without a mistake that the file alone shows."""
 
     grid: Grid
@@ -74,7 +73,7 @@ def take_in_document(
     problems = [*problems, *resolver.problems]
     if grid is None or expansion is None or problems:
         raise BadInput(_in_order(problems))
-    expansion = replace(expansion, metrics=metrics)
+    expansion = changed(expansion, metrics=metrics)
     grid = _with_usual_metric(grid, expansion)
     for problem in (
         _unknown_metric(grid, expansion, document),

@@ -1,17 +1,16 @@
 """Recipes that a grid brings itself: `recipes: {mine: {extends: deit, lr: 0.0005}}`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..errors import suggest
 from ..names import name_problem
 from ..strict_yaml import Document, Path_
+from ..values import Value
 from . import catalogue
 from .entries import Given
 
 
-@dataclass(frozen=True, slots=True)
-class OwnRecipe:
+class OwnRecipe(Value, frozen=True):
     """One of them."""
 
     base: str

@@ -6,10 +6,10 @@ Its source goes with the run and into its name.
 import ast
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import suggest
+from ..values import Value
 from ..workspace.stored_grid import stored_sources
 
 MOST_BYTES = 100_000
@@ -20,8 +20,7 @@ class NotOwn(ValueError):
     """The name leads to nothing that can be the part; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value, frozen=True, kw_only=True):
     """The source of a part, and what its class or function takes."""
 
     text: str

@@ -1,9 +1,10 @@
 """A place in a grid's product, and what the grid's axes and overrides say about it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..run.spec import Axes
 from ..strict_yaml import Path_
+from ..values import changed
 from .entries import Entry, Given
 from .expansion import Cell
 
@@ -39,4 +40,4 @@ class PointSettings:
 def with_axes_of_both(cell: Cell, axes: Given) -> Cell:
     """Return a cell that several points share, with the axes in which they agree."""
     common = {name: value for name, value in cell.axes.items() if axes.get(name, value) == value}
-    return cell if common == cell.axes else replace(cell, axes=common)
+    return cell if common == cell.axes else changed(cell, axes=common)

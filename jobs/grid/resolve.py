@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..documents import changed, to_plain
+from ..documents import to_plain
 from ..errors import BadInput, Problem, suggest
 from ..run.settings import STAGE
 from ..run.spec import CellSpec, canonical
 from ..strict_yaml import Document, Path_
 from ..validation import problem_of, validate
+from ..values import changed
 from . import catalogue, own_head
 from .entries import Entry, Given, plain
 from .fit import misfits

@@ -3,12 +3,12 @@
 Conditions of exclude and overrides, includes, dotted paths.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import suggest
 from ..run.spec import VARIANT
 from ..strict_yaml import Path_
+from ..values import Value
 from . import variants
 from .entries import Entry, Given, entries
 from .resolve import Resolver
@@ -29,8 +29,7 @@ def _is_seed(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_SEED
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Value, frozen=True):
     """The rules of a grid, to be checked against its axes; mistakes go to the resolver."""
 
     grid: Grid

@@ -1,11 +1,11 @@
 """The forms that results are read in, and how a path is told to be of one."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 from ..errors import BadInput, one_of, suggest
+from ..values import Value
 from .mlflow_store import DATABASE, read_database, read_folder
 from .record import Record
 from .tables import read_csv, read_json
@@ -16,8 +16,7 @@ from .wandb_folder import read_wandb
 Reader = Callable[[Path], Iterator[Record]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(Value, frozen=True, kw_only=True):
     """One way in which programs keep results."""
 
     read: Reader

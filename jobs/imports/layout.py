@@ -3,12 +3,12 @@
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from ..errors import BadInput, Problem, one_of, suggest
 from ..run.metrics import METRICS
-from .record import Record, Value
+from ..values import Value, field
+from .record import Record, Scalar
 
 # What names the cell of a run. Without a recipe it is said to be imported.
 LABELS = ("backbone", "dataset", "head", "recipe")
@@ -24,8 +24,7 @@ _ENDS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".wandb", ".db")
 _KNOWN = tuple(name for name in METRICS if name != "n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Value, frozen=True, kw_only=True):
     """How records are read."""
 
     columns: dict[str, str] = field(default_factory=dict)
@@ -45,17 +44,17 @@ class Layout:
     seed_offset: int = 0
     """Added to every seed."""
 
-    def text(self, record: Record, label: str) -> Value | None:
+    def text(self, record: Record, label: str) -> Scalar | None:
         """Return what a record says of a label; None: nothing."""
         if label in self.values:
             return self.values[label]
         return self.filled(record).get(self.columns.get(label, label))
 
-    def filled(self, record: Record) -> dict[str, Value]:
+    def filled(self, record: Record) -> dict[str, Scalar]:
         """Return a record's values, with those that its path gives."""
         return record.values | (self.in_path(record) or {})
 
-    def in_path(self, record: Record) -> dict[str, Value] | None:
+    def in_path(self, record: Record) -> dict[str, Scalar] | None:
         """Return what the end of a record's path says; None where it is not as the pattern says."""
         if self.names is None:
             return {}
@@ -67,7 +66,7 @@ class Layout:
                 return {**found.groupdict()}
         return None
 
-    def scores(self, record: Record, without: Collection[str] = ()) -> dict[Metric, Value]:
+    def scores(self, record: Record, without: Collection[str] = ()) -> dict[Metric, Scalar]:
         """Return what a record says of each metric.
 
         Args:
@@ -79,7 +78,7 @@ class Layout:
         """
         found = self.filled(record)
         where = str(self.text(record, "set") or self.set_name)
-        scores: dict[Metric, Value] = {}
+        scores: dict[Metric, Scalar] = {}
         columns: dict[Metric, str] = {}
         for (named, metric), column, value in self._metrics_in(found):
             key = (named or where, metric)
@@ -92,7 +91,7 @@ class Layout:
             scores[key], columns[key] = value, column
         return scores
 
-    def _metrics_in(self, found: Mapping[str, Value]) -> Iterator[tuple[Metric, str, Value]]:
+    def _metrics_in(self, found: Mapping[str, Scalar]) -> Iterator[tuple[Metric, str, Scalar]]:
         """Yield each metric, the column that it is named by, and its value."""
         if all(column in found for column in LONG):
             column, value = str(found["metric"]), found["value"]

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ..errors import BadInput
-from .record import Record, Value
+from .record import Record, Scalar
 
 DATABASE = "mlflow.db"
 _RUN = re.compile(r"^run_(uu)?id:", re.MULTILINE)
@@ -30,10 +30,12 @@ def read_database(path: Path) -> Iterator[Record]:
                     " ORDER BY start_time, run_uuid"
                 )
             )
-            settings: dict[str, dict[str, Value]] = defaultdict(dict)
+            settings: dict[str, dict[str, Scalar]] = defaultdict(dict)
             for run, key, value in database.execute("SELECT run_uuid, key, value FROM params"):
                 settings[run][key] = value
-            metrics: dict[str, dict[int, dict[str, Value]]] = defaultdict(lambda: defaultdict(dict))
+            metrics: dict[str, dict[int, dict[str, Scalar]]] = defaultdict(
+                lambda: defaultdict(dict)
+            )
             logged = "SELECT run_uuid, step, key, value, is_nan FROM metrics ORDER BY timestamp"
             for run, step, key, value, is_nan in database.execute(logged):
                 metrics[run][step][key] = float("nan") if is_nan else value
@@ -50,12 +52,12 @@ def read_folder(path: Path) -> Iterator[Record]:
         # Logged models and experiments have such a file, too.
         if not _RUN.search(about) or "lifecycle_stage: deleted" in about:
             continue
-        settings: dict[str, Value] = {
+        settings: dict[str, Scalar] = {
             str(file.relative_to(folder / "params")): file.read_text().strip()
             for file in sorted((folder / "params").rglob("*"))
             if file.is_file()
         }
-        metrics: dict[int, dict[str, Value]] = defaultdict(dict)
+        metrics: dict[int, dict[str, Scalar]] = defaultdict(dict)
         for file in sorted((folder / "metrics").rglob("*")):
             if file.is_file():
                 name = str(file.relative_to(folder / "metrics"))
@@ -77,8 +79,8 @@ def _points(file: Path) -> Iterator[tuple[int, float]]:
 def _records(
     where: str,
     source: Path,
-    settings: dict[str, Value],
-    metrics: dict[int, dict[str, Value]],
+    settings: dict[str, Scalar],
+    metrics: dict[int, dict[str, Scalar]],
 ) -> Iterator[Record]:
     if not metrics:
         yield Record(where=where, source=source, values=settings)

@@ -8,6 +8,7 @@ from ..errors import BadInput, Problem, suggest
 from ..grid.seeds import MAX_SEED
 from ..names import one_line
 from ..run.metrics import METRICS
+from ..values import Value
 from .layout import (
     LABELS,
     NO_RECIPE,
@@ -16,7 +17,7 @@ from .layout import (
     columns_text,
     looks_like_a_metric,
 )
-from .record import Record, Value
+from .record import Record, Scalar
 
 # More mistakes than these are one mistake.
 MOST_PROBLEMS = 8
@@ -27,8 +28,7 @@ _LONGEST = 200
 _LONGEST_NAME = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Value, frozen=True):
     """What one run is of."""
 
     labels: tuple[str, ...]
@@ -124,7 +124,7 @@ def _words(records: Sequence[Record], layout: Layout) -> set[str]:
     return named - numbers
 
 
-def _is_number(value: Value) -> bool:
+def _is_number(value: Scalar) -> bool:
     try:
         float(value)
     except ValueError:
@@ -169,7 +169,7 @@ def _key(record: Record, layout: Layout) -> Key:
     return Key(labels, axes, seed + layout.seed_offset)
 
 
-def _given(record: Record, layout: Layout, name: str) -> Value:
+def _given(record: Record, layout: Layout, name: str) -> Scalar:
     """Return what a record says of a label that it has."""
     text = layout.text(record, name)
     assert text is not None
@@ -187,7 +187,7 @@ def _axis(record: Record, layout: Layout, name: str) -> str:
     return "—" if text is None else _shown(record, name, text)
 
 
-def _shown(record: Record, name: str, value: Value) -> str:
+def _shown(record: Record, name: str, value: Scalar) -> str:
     text = one_line(str(value)).strip()
     longest = 64 if name == "recipe" else _LONGEST
     if not text or len(text) > longest:
@@ -202,14 +202,14 @@ def _epoch(record: Record, layout: Layout) -> int:
     return _whole(record, "epoch", text, MAX_EPOCH)
 
 
-def _whole(record: Record, name: str, text: Value, most: int) -> int:
+def _whole(record: Record, name: str, text: Scalar, most: int) -> int:
     number = _number(record, name, text)
     if not math.isfinite(number) or number != int(number) or not 0 <= number <= most:
         raise _wrong(record, f"{name}: whole number 0…{most} is expected, got {text!r}")
     return int(number)
 
 
-def _number(record: Record, name: str, value: Value) -> float:
+def _number(record: Record, name: str, value: Scalar) -> float:
     try:
         return float(value)
     except OverflowError:

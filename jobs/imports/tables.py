@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadInput, Problem
-from .record import Record, Value
+from .record import Record, Scalar
 
 # Longer files are no table of runs.
 MAX_BYTES = 1 << 28
@@ -37,7 +37,7 @@ def read_csv(path: Path) -> Iterator[Record]:
             if len(row) > len(names):
                 found = f"{len(row)} values, and {len(names)} columns"
                 raise BadInput(_problem(path, rows.line_num, found))
-            given: dict[str, Value] = {
+            given: dict[str, Scalar] = {
                 name: text
                 for name, value in zip(names, row, strict=False)
                 if (text := value.strip())
@@ -72,9 +72,9 @@ def read_json(path: Path) -> Iterator[Record]:
         yield Record(where=f"{path}:{number}", source=path, values=flat(one))
 
 
-def flat(content: dict[str, Any], before: str = "") -> dict[str, Value]:
+def flat(content: dict[str, Any], before: str = "") -> dict[str, Scalar]:
     """Return nested objects as columns; what is null, empty or a list is left out."""
-    found: dict[str, Value] = {}
+    found: dict[str, Scalar] = {}
     for key, value in content.items():
         name = f"{before}{key}"
         if isinstance(value, dict):

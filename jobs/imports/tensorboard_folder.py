@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import BadInput
-from .record import Record, Value
+from .record import Record, Scalar
 
 EVENTS = "events.out.tfevents.*"
 
@@ -30,7 +30,7 @@ def read_tensorboard(path: Path) -> Iterator[Record]:
         # 0: all points, not a sample of them.
         events = EventAccumulator(str(one), size_guidance={"scalars": 0, "tensors": 0})
         events.Reload()
-        steps: dict[int, dict[str, Value]] = defaultdict(dict)
+        steps: dict[int, dict[str, Scalar]] = defaultdict(dict)
         for tag in events.Tags()["scalars"]:
             for point in events.Scalars(tag):
                 steps[point.step][tag] = point.value
@@ -40,7 +40,7 @@ def read_tensorboard(path: Path) -> Iterator[Record]:
             yield Record(where=str(folder), source=folder, values=values, epoch=step)
 
 
-def _add_tensors(steps: dict[int, dict[str, Value]], events: object, tag: str) -> None:
+def _add_tensors(steps: dict[int, dict[str, Scalar]], events: object, tag: str) -> None:
     """Take in what TensorFlow 2 writes: scalars as tensors of one number."""
     from tensorboard.util import tensor_util
 

@@ -1,13 +1,13 @@
 """Runs of timm's own `train.py`: a folder with `args.yaml` and `summary.csv` for each."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from ..errors import BadInput
-from .record import Record, Value
+from ..values import changed
+from .record import Record, Scalar
 from .tables import flat, read_csv
 
 ARGS = "args.yaml"
@@ -28,10 +28,10 @@ def read_timm(path: Path) -> Iterator[Record]:
         if (folder / SUMMARY).is_file():
             settings = _arguments(args)
             for record in read_csv(folder / SUMMARY):
-                yield replace(record, source=folder, values=settings | record.values)
+                yield changed(record, source=folder, values=settings | record.values)
 
 
-def _arguments(path: Path) -> dict[str, Value]:
+def _arguments(path: Path) -> dict[str, Scalar]:
     """Return the arguments of the script.
 
     Raises:

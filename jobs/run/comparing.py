@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from ..documents import Document, field
+from ..documents import Document
+from ..values import field
 from .spec import BASELINE, EACH
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from statistics import linear_regression
 
-from ..documents import Document, field
+from ..documents import Document
+from ..values import field
 
 
 class PrintedCost(Document, frozen=True, kw_only=True):

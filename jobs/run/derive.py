@@ -1,14 +1,13 @@
 """What a run's state follows from: its attempts, its parent, and what the user asked for. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..values import Value
 from .retry import Ended, Verdict, judge
 from .states import AttemptState, FailureClass, RunState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptView:
+class AttemptView(Value, frozen=True, kw_only=True):
     """An attempt as the derivation sees it."""
 
     number: int
@@ -30,8 +29,7 @@ class AttemptView:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
+class RunView(Value, frozen=True, kw_only=True):
     """A run's own facts, as the derivation sees them."""
 
     tries: int

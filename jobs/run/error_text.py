@@ -5,9 +5,10 @@ line, and the file and line of their own code where it was raised.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
+
+from ..values import Value
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+).*$', re.M)
 Part = Literal["head", "backbone", "dataset", "loss", "transform", "metric"]
@@ -20,8 +21,7 @@ _FIRST = "/workers/ranks/rank.py"
 _RUN_IN_RANKS = ("/workers/", "/jobs/")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Value, frozen=True):
     """A line of the user's code."""
 
     file: str

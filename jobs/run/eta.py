@@ -6,9 +6,9 @@ Values in, values out: what is left, what runs of its cells take, how many run a
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from ..documents import Document
+from ..values import Value, field
 from .pace import Basis, History, Pace, Seen, once
 
 # What no record of a run shows: steps since the last one, the last evaluation, the end.
@@ -34,8 +34,7 @@ class Eta(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Runs of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Value, frozen=True, kw_only=True):
     """Runs of one cell in one grid that have not started, or wait to be tried again."""
 
     grid_id: str
@@ -52,8 +51,7 @@ class Waiting:
     """The share of each that is left: a retry goes on from its checkpoint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Underway:
+class Underway(Value, frozen=True, kw_only=True):
     """A run that is training."""
 
     run_id: str
@@ -107,8 +105,7 @@ class Underway:
         return max(0.0, left_s - (now - seen_at))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(Value, frozen=True, kw_only=True):
     """All that is left to do in a workspace."""
 
     underway: Sequence[Underway]

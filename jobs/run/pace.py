@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+from ..values import Value, field
 
 # A machine is not equally fast every day: no estimate is closer than this share of itself.
 FLOOR = 0.1
@@ -28,8 +29,7 @@ class Kind(NamedTuple):
     dataset: str
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Value, frozen=True):
     """Seconds of runs that were seen: their number, sum and sum of squares."""
 
     runs: float = 0.0
@@ -64,8 +64,7 @@ def once(seconds: float, weight: float = 1.0) -> Seen:
     return Seen(weight, weight * seconds, weight * seconds**2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Value, frozen=True, kw_only=True):
     """What a run of a cell takes."""
 
     seconds: float
@@ -80,16 +79,14 @@ class Pace:
         return 1 + sign * min(0.9, math.hypot(self.doubt, self.spread / math.sqrt(runs)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellFacts:
+class CellFacts(Value, frozen=True, kw_only=True):
     """What is known of a cell before any of its runs."""
 
     kind: Kind
     epochs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(Value, frozen=True, kw_only=True):
     """What was seen in a workspace."""
 
     cells: Mapping[str, Seen] = field(default_factory=dict)

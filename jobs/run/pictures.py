@@ -1,6 +1,7 @@
 """What finished weights show of images, or of themselves, as `vtjobs visualize` draws it."""
 
-from ..documents import Document, field
+from ..documents import Document
+from ..values import field
 from .picture_kinds import Kind
 
 

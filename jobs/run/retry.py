@@ -1,8 +1,8 @@
 """Whether a run gets another try: a pure function of how its attempts ended."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..values import Value
 from .states import AttemptState, FailureClass, RunState
 
 # Seconds to wait before the next attempt, by how often this has happened already.
@@ -29,8 +29,7 @@ WAITED_FOR = frozenset((FailureClass.DATA_MISSING, FailureClass.STORAGE))
 ONCE = frozenset((FailureClass.DATA_MISSING, FailureClass.NO_RESULT))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Value, frozen=True, kw_only=True):
     """One ended attempt, as the policy sees it."""
 
     state: AttemptState
@@ -42,8 +41,7 @@ class Ended:
     """The newest step it made durable; `started_step` where it made none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Value, frozen=True, kw_only=True):
     """What the policy says about a run with nothing live."""
 
     state: RunState

@@ -10,11 +10,11 @@ train.lr=1e-3                the same on an axis of a grid; numbers are compared
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import BadInput, suggest
 from ..names import RUN_ID_PREFIX, name_problem
+from ..values import Value, changed
 from .states import RunState
 
 # Longer ones do not fit a database's integer, and no grid takes them.
@@ -42,8 +42,7 @@ _SHOWN = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(Value, frozen=True, kw_only=True):
     """`field` has (or has not) one of `values`."""
 
     field: str
@@ -56,8 +55,7 @@ class Condition:
         return f"{self.field}{'!=' if self.negated else '='}{','.join(self.values)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Value, frozen=True, kw_only=True):
     """A union of run id prefixes and grid names, narrowed by conditions.
 
     Everything where both are empty.
@@ -72,7 +70,7 @@ class Selection:
     def narrowed(self, field: str, *values: str, negated: bool = False) -> "Selection":
         """Return those of the runs that also have (or have not) one of these values."""
         more = Condition(field=field, values=values, negated=negated)
-        return replace(self, conditions=(*self.conditions, more))
+        return changed(self, conditions=(*self.conditions, more))
 
 
 def parse_selection(words: Sequence[str], *, default_all: bool = False) -> Selection:

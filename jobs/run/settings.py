@@ -7,7 +7,8 @@ and runs from before it keep their names.
 
 from typing import Any, Literal
 
-from ..documents import Document, field, from_plain, to_plain
+from ..documents import Document, from_plain, to_plain
+from ..values import field
 
 # The teacher of a run that learns from an earlier stage's.
 STAGE = "stage"

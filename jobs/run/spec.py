@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, get_type_hints
 
 from ..documents import Unfit, from_plain, to_plain
+from ..values import Value, asdict
 from .settings import CellSettings
 
 # Raised when a change of ours changes results, so that old and new runs are not taken for the same.
@@ -70,8 +70,7 @@ def _part(kind: type[Any], text: str) -> Any:
     return from_plain(json.loads(text), kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellSpec:
+class CellSpec(Value, frozen=True, kw_only=True):
     """What the runs of one cell share.
 
     The parts are canonical JSON, so that 100,000 runs hash fast.
@@ -96,7 +95,7 @@ class CellSpec:
     @property
     def parts(self) -> dict[str, Any]:
         """The parts by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
     def to_json(self) -> str:
         """Return the parts as they are stored."""

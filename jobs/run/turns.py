@@ -2,11 +2,11 @@
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from ..values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Value, frozen=True, kw_only=True):
     """A grid that wants places."""
 
     grid_id: str

@@ -1,7 +1,5 @@
 """The allocation file: what one grant of the scheduler hosts, and how its agents are started."""
 
-import dataclasses
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ from ..atomic_files import read_json
 from ..documents import Unfit, from_plain, to_plain
 from ..errors import DamagedFile
 from ..run.settings import OwnFunction
+from ..values import Value, asdict, field
 
 SCHEMA = 1
 HANG_S = 300.0
@@ -19,8 +18,7 @@ DECODED_GIB = 50.0
 MOST_PER_GPU = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Value, frozen=True, kw_only=True):
     """One attempt that an allocation hosts."""
 
     run_id: str
@@ -35,16 +33,14 @@ class Task:
     """Whether whoever wrote this down has claimed the run for it already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Value, frozen=True, kw_only=True):
     """One element of an allocation's array."""
 
     token: str
     index: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Value, frozen=True, kw_only=True):
     """What the runs of an allocation have in common; runs of one shape can share an allocation."""
 
     backend: str
@@ -83,8 +79,7 @@ class Shape:
         return gpus // self.gpus * self.per_gpu
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(Value, frozen=True, kw_only=True):
     """The content of `allocations/<token>.json`."""
 
     token: str
@@ -126,16 +121,9 @@ class Allocation:
         return [task for part in self.tasks for task in part]
 
     def to_dict(self) -> dict[str, Any]:
-        # By hand: an allocation may hold thousands of tasks, and asdict copies each of their
-        # values.
-        tasks = [
-            [{name: getattr(task, name) for name in Task.__slots__} for task in part]
-            for part in self.tasks
-        ]
-        plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        inside = None if self.inside is None else dataclasses.asdict(self.inside)
-        shape = to_plain(self.shape)
-        return {**plain, "shape": shape, "tasks": tasks, "inside": inside}
+        tasks = [[asdict(task) for task in part] for part in self.tasks]
+        inside = None if self.inside is None else asdict(self.inside)
+        return asdict(self) | {"shape": to_plain(self.shape), "tasks": tasks, "inside": inside}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Allocation":

@@ -9,8 +9,9 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from ..values import Value
 
 # A set that was used since then may be mapped by a run: on a network file system its pages go with
 # the file.
@@ -18,8 +19,7 @@ IN_USE_S = 2 * 86400.0
 UNUSED_S = 7 * 86400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedSet:
+class DecodedSet(Value, frozen=True, kw_only=True):
     """One kept set."""
 
     path: Path

@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from ..documents import Document, field, from_plain
+from ..documents import Document, from_plain
 from ..run.states import AttemptState, FailureClass
+from ..values import field
 
 # Name -> value. Words are no metrics and reach no table; whole numbers stay whole.
 Metrics = dict[str, int | float | str | None]

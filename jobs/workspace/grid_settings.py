@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from ..documents import Document, field
+from ..documents import Document
 from ..run.comparing import Change, CompareSettings
 from ..run.design import StudyDesign
 from ..run.settings import OwnFunction
+from ..values import field
 from .imported import ImportedFrom
 
 

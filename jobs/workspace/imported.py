@@ -2,7 +2,8 @@
 from.
 """
 
-from ..documents import Document, field
+from ..documents import Document
+from ..values import field
 
 # In a stored grid's folder: the results of its runs, where these were imported.
 RESULTS = "imported.json"

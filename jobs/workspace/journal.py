@@ -9,12 +9,12 @@ What the lines say is in `events`. Of a run on several nodes node 0 decides: wha
 import json
 import os
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..atomic_files import open_file
 from ..errors import DamagedJournal
+from ..values import Value
 from .events import TYPES, typed
 
 # What must survive a power cut the moment it is announced.
@@ -49,8 +49,7 @@ def decode(line: bytes) -> Line:
     return event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Value, frozen=True, kw_only=True):
     """What one look at a journal found behind an offset."""
 
     events: list[Line]

@@ -8,11 +8,11 @@ there counts.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DamagedJournal
 from ..run.states import AttemptState
+from ..values import Value
 from .events import Checkpoint, End, Epoch, Fingerprints, Start, typed
 from .journal import read_all
 from .paths import RunFolder
@@ -20,8 +20,7 @@ from .paths import RunFolder
 _STEP = re.compile(r"step-([0-9]+)\Z")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRecord:
+class AttemptRecord(Value, frozen=True, kw_only=True):
     """What an attempt's journal (node 0) says."""
 
     number: int
@@ -77,8 +76,7 @@ def completed_by(folder: RunFolder, below: int) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Value, frozen=True, kw_only=True):
     """A checkpoint that an attempt may go on from."""
 
     attempt: int

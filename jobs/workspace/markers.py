@@ -10,7 +10,6 @@ deterministic failure came too often
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from ..atomic_files import read_mapping, to_json, write_new
 from ..errors import DamagedFile
+from ..values import Value
 from .lineage import read_attempt
 from .paths import Workspace
 
@@ -33,8 +33,7 @@ class Marker(Enum):
     """The canary runs of the grid have not passed their first epoch yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Value, frozen=True):
     """Why a run must not start, for programs and for people."""
 
     marker: Marker

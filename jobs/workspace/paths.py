@@ -8,7 +8,6 @@ import shlex
 import socket
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ..atomic_files import (
     write_new,
 )
 from ..errors import BadInput, DamagedFile, VtjobsError
+from ..values import Value
 
 VERSION = 1
 # A cancel or a granted try: the number of an attempt, and `-clean` where it starts from nothing.
@@ -43,8 +43,7 @@ class WorkspaceReadOnly(WorkspaceUnreadable):
     """The workspace is this user's and cannot be written: nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value, frozen=True, kw_only=True):
     """What a user asked for of a run."""
 
     number: int
@@ -57,8 +56,7 @@ class Request:
     """The user's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(Value, frozen=True):
     """The paths of one run.
 
     Each is joined in one step: a look at a grid asks for thousands.
@@ -204,8 +202,7 @@ def _highest(folder: Path) -> int:
     return max(_numbers(folder), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Value, frozen=True):
     """The folder that is the truth."""
 
     root: Path

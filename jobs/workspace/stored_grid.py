@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,7 @@ from ..errors import DamagedFile
 from ..run.comparing import CompareSettings
 from ..run.design import StudyDesign
 from ..run.spec import Axes, CellSpec, RunSpec, canonical, digest, seed_label, seeds_of
+from ..values import Value, field
 from .grid_settings import GridSettings, ResourceSettings
 from .imported import RESULTS, ImportedRuns
 from .paths import RunFolder, Workspace
@@ -29,8 +29,7 @@ T = TypeVar("T")
 SOURCES = "sources.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenCell:
+class FrozenCell(Value, frozen=True, kw_only=True):
     """A cell as stored."""
 
     cell_id: str
@@ -44,8 +43,7 @@ class FrozenCell:
     """None: its runs were imported, and nobody knows all that was set for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenGrid:
+class FrozenGrid(Value, frozen=True, kw_only=True):
     """What the workspace knows of a grid."""
 
     settings: GridSettings

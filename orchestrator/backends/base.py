@@ -5,11 +5,11 @@ One module or package beside this one per scheduler.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from ...jobs.run.states import AttemptState, FailureClass
+from ...jobs.values import Value, field
 from ...jobs.workspace.allocation import Allocation, Shape
 from ...jobs.workspace.grid_settings import GridSettings
 
@@ -36,8 +36,7 @@ class JobState(StrEnum):
         return self in (self.QUEUED, self.RUNNING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Value, frozen=True, kw_only=True):
     """One element of an allocation's array, and what is known of it."""
 
     token: str
@@ -54,8 +53,7 @@ class Place:
         return self.token, self.index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
+class JobView(Value, frozen=True, kw_only=True):
     """What the scheduler says about one place."""
 
     state: JobState
@@ -89,8 +87,7 @@ class WaitKind(StrEnum):
     NEVER = "never"  # as it was asked for, it can never start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Value, frozen=True, kw_only=True):
     """Why a job waits."""
 
     kind: WaitKind
@@ -113,8 +110,7 @@ class SubmitOutcome(StrEnum):
     UNCLEAR = "unclear"  # it may have been accepted all the same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(Value, frozen=True, kw_only=True):
     """The reply to a submission."""
 
     outcome: SubmitOutcome
@@ -124,8 +120,7 @@ class Submission:
     """Whether an unclear one got no reply in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostMemory:
+class HostMemory(Value, frozen=True, kw_only=True):
     """Memory of a host."""
 
     bytes: int
@@ -133,8 +128,7 @@ class HostMemory:
     """What to do where it is too little; `{runs}` stands for how many runs it suffices for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Value, frozen=True, kw_only=True):
     """How a backend wants runs put together."""
 
     lanes: int
@@ -159,8 +153,7 @@ class Room:
     """The site's settings as they hold for these runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class Rehearsal(Value, frozen=True, kw_only=True):
     """What a scheduler says of a submission before it is one."""
 
     asks: tuple[str, ...] = ()

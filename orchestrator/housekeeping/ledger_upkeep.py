@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from ...db.refill import keep_copy, refill
 from ...db.upgrade import upgrade
 from ...jobs.config.config import Config
 from ...jobs.config.notices import shown
+from ...jobs.values import Value
 from ..loop.context import ledger_url, require_ours, state_folder
 
 
@@ -35,8 +35,7 @@ def upgrade_ledger(config: Config) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebuilt:
+class Rebuilt(Value, frozen=True, kw_only=True):
     """What a rebuild found, and where the old ledger is now."""
 
     found: dict[str, int]

@@ -5,7 +5,7 @@ Choose those that are due, put them into allocations, hand these to the backend.
 
 from collections import defaultdict
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ...jobs.config.notices import notice_settings
 from ...jobs.errors import BadInput, SchedulerSlow, SchedulerUnreachable
 from ...jobs.run.states import RunState
 from ...jobs.run.turns import Claim, share
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
 from ..backends.base import Room, SubmitOutcome
@@ -233,12 +234,12 @@ def _start_group(
         (allocation,) = plan(part, room=room)
         backend = context.backend(allocation.shape.backend)
         argv, tell_from = backend.argv(allocation), _tell_from(context)
-        if _start(context, replace(allocation, argv=argv, tell_from=tell_from), total):
+        if _start(context, changed(allocation, argv=argv, tell_from=tell_from), total):
             tasks = tasks[len(part) :]
         elif len(allocation.tasks) == 1:
             return False
         else:
-            room = replace(room, places=len(allocation.tasks) // 2)
+            room = changed(room, places=len(allocation.tasks) // 2)
     return True
 
 

@@ -5,13 +5,13 @@ are tried, as the limit may have been raised, or others may share it.
 """
 
 import hashlib
-from dataclasses import replace
 
 from ...db import lookups, queries, scheduler_notes
 from ...db.engine import reading
 from ...db.ledger import LATER_S
 from ...db.scheduler_notes import Learned
 from ...jobs.run.spec import canonical
+from ...jobs.values import changed
 from ...jobs.workspace.grid_settings import GridSettings
 from .context import Context
 
@@ -55,7 +55,7 @@ class HiddenLimits:
             return
         live = self._live().get(queue, 0)
         if live > known.places:
-            raised = replace(known, places=live, step=2 * known.step)
+            raised = changed(known, places=live, step=2 * known.step)
             self.learned[queue] = raised
             scheduler_notes.learn(self.context.ledger, self.name, queue, raised)
 

@@ -2,10 +2,10 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...jobs.errors import Problem
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import DECODED_GIB, HANG_S, Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
 from ..backends.base import Backend, Room
@@ -71,12 +71,12 @@ def spread(rows: list[Any], room: Room) -> tuple[list[Any], Room]:
         to a place as that takes; both as they were where the backend does not ask for it.
     """
     if not room.spread or len(rows) <= room.spread * room.lanes:
-        return rows, replace(room, tasks=room.lanes) if room.spread else room
+        return rows, changed(room, tasks=room.lanes) if room.spread else room
     tasks = min(room.tasks, max(room.lanes, -(-len(rows) // room.spread)))
     places = -(-len(rows) // tasks)
     dealt = [rows[start::places] for start in range(places)]
     # Dealt one by one: neighbours in the grid, which take alike, come to different places.
-    return [row for part in dealt for row in part], replace(room, tasks=tasks)
+    return [row for part in dealt for row in part], changed(room, tasks=tasks)
 
 
 def pack(

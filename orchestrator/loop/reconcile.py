@@ -4,10 +4,10 @@ The order of evidence is the caller's: journals are ingested after the scheduler
 before this is decided, so an end record that was written meanwhile has already ended its attempt.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from ...jobs.run.states import WITHOUT_RECORD, AttemptState, FailureClass
+from ...jobs.values import Value
 from ...jobs.workspace.journal import LEASE_S
 from ..backends.base import JobState, JobView
 
@@ -25,8 +25,7 @@ class Decision(StrEnum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveAttempt:
+class LiveAttempt(Value, frozen=True, kw_only=True):
     """A live attempt as the ledger has it."""
 
     state: AttemptState
@@ -46,8 +45,7 @@ class LiveAttempt:
         return self.state in (AttemptState.STARTING, AttemptState.RUNNING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(Value, frozen=True, kw_only=True):
     """A decision with what an end is called."""
 
     decision: Decision

@@ -10,10 +10,11 @@ from ...db import failed, imported, lookups, queries
 from ...db.engine import reading
 from ...jobs.at_once import at_once
 from ...jobs.atomic_files import make_folder, to_json, touch_new, write_over
-from ...jobs.documents import Document, field
+from ...jobs.documents import Document
 from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.retry import WAITED_FOR
 from ...jobs.run.states import RunState
+from ...jobs.values import field
 from ...jobs.workspace.markers import read_marker
 from ...jobs.workspace.paths import RunFolder
 from ..loop.context import Context

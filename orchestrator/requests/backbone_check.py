@@ -8,7 +8,7 @@ from typing import Any
 
 from ...jobs.atomic_files import read_cache, to_json, write_over
 from ...jobs.config.tools import NoAnswer, ask_tool
-from ...jobs.documents import changed, from_plain, to_plain
+from ...jobs.documents import from_plain, to_plain
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.expansion import Cell, Expansion
 from ...jobs.grid.heads import HEADS
@@ -17,6 +17,7 @@ from ...jobs.run.backbone_facts import Facts, Question
 from ...jobs.run.settings import BackboneSettings, HeadSettings, SharedParameters
 from ...jobs.run.spec import BASELINE, CellSpec, canonical, digest
 from ...jobs.strict_yaml import Document
+from ...jobs.values import changed
 
 TIMEOUT_S = 300
 # What a head may ask of the backbone's making.

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,14 @@ from ...jobs.grid.dataset_files import missing, needs_files, remedy
 from ...jobs.grid.expansion import Expansion
 from ...jobs.run.states import RunState
 from ...jobs.strict_yaml import Document
+from ...jobs.values import Value
 from ..loop.context import Context
 
 if TYPE_CHECKING:
     from .submit import Prepared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataCheck:
+class DataCheck(Value, frozen=True, kw_only=True):
     """What of a grid's data is seen from this machine.
 
     Image folders and weights are not part of it: a grid with one that is missing has no ids.

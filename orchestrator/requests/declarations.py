@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from ...db import lookups, queries
 from ...db.engine import reading
-from ...jobs.documents import changed
 from ...jobs.errors import BadInput
 from ...jobs.run.comparing import Change
 from ...jobs.units import plural
+from ...jobs.values import changed
 from ...jobs.workspace.grid_settings import Declaration, DeclaredCells
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context

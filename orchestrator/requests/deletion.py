@@ -11,7 +11,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ...db import deletion as ledger
@@ -29,6 +28,7 @@ from ...jobs.config.host import user_here
 from ...jobs.documents import Document
 from ...jobs.errors import BadInput, DamagedFile
 from ...jobs.units import iso, plural
+from ...jobs.values import changed
 from ...jobs.workspace import tags
 from ...jobs.workspace.allocation import Allocation, read_allocation
 from ...jobs.workspace.paths import Workspace
@@ -213,7 +213,7 @@ def _forget(
 def _without(content: Allocation, runs: set[str]) -> Allocation | None:
     """Return an allocation without these runs; None: it had no other."""
     tasks = tuple(tuple(task for task in part if task.run_id not in runs) for part in content.tasks)
-    return replace(content, tasks=tasks) if any(tasks) else None
+    return changed(content, tasks=tasks) if any(tasks) else None
 
 
 def _take_out(workspace: Workspace, token: str, runs: set[str]) -> None:

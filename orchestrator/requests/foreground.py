@@ -10,9 +10,9 @@ from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.environment import job_environment, named_variables
 from ...jobs.config.host import visible_gpus
 from ...jobs.config.interpreter import module_command
-from ...jobs.documents import asdict, changed
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import RunState
+from ...jobs.values import asdict, changed
 from ...jobs.workspace.markers import closed
 from ..backends.local.backend import LocalBackend
 from ..backends.local.entries import End, ProcessIdentity, Running, process_identity, write

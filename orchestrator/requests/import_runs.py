@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...db import lookups, queries, selected
@@ -18,6 +17,7 @@ from ...jobs.names import name_problem, one_line
 from ...jobs.run.selector import axis_text
 from ...jobs.run.spec import canonical, digest
 from ...jobs.units import ranges
+from ...jobs.values import Value, field
 from ...jobs.workspace.grid_settings import GridSettings, ResourceSettings
 from ...jobs.workspace.imported import ImportedFrom, ImportedRun, ImportedScore
 from ...jobs.workspace.stored_grid import (
@@ -91,8 +91,7 @@ class Import(Document, frozen=True, kw_only=True):
     """In the order of the files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Value, frozen=True, kw_only=True):
     """What to read, and how."""
 
     paths: Sequence[Path]
@@ -108,8 +107,7 @@ class Wanted:
     """A grid whose cells get the seeds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedImport:
+class PreparedImport(Value, frozen=True, kw_only=True):
     """Results that were read and checked; nothing is written yet."""
 
     frozen: FrozenGrid

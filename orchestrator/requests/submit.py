@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 
 from ...db import queries
 from ...db.engine import reading
@@ -12,7 +11,6 @@ from ...jobs.config.config import Config
 from ...jobs.config.host import user_here
 from ...jobs.config.shared_memory import fitted, free_bytes
 from ...jobs.config.site import configured, settings_of
-from ...jobs.documents import changed
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.entries import Given
 from ...jobs.grid.expansion import Cell, Expansion
@@ -21,6 +19,7 @@ from ...jobs.grid.schema import Grid
 from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
 from ...jobs.run.spec import BASELINE, EACH
 from ...jobs.strict_yaml import Document
+from ...jobs.values import Value, changed, field
 from ...jobs.workspace.allocation import Shape
 from ...jobs.workspace.markers import held_runs
 from ...jobs.workspace.notes import bring_back
@@ -40,8 +39,7 @@ from .summary import Summary, summary
 FEW_STEPS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Value, frozen=True, kw_only=True):
     """A grid that was read, checked and expanded; nothing is written yet."""
 
     grid: Grid
@@ -129,7 +127,7 @@ def _placed(
         if backend.nodes_change:
             # What a run trains on does not change with them.
             resources = changed(frozen.settings.resources, gpus_per_node=shape.gpus)
-            frozen = replace(frozen, settings=changed(frozen.settings, resources=resources))
+            frozen = changed(frozen, settings=changed(frozen.settings, resources=resources))
         return frozen, shape, room, rehearsal
     except BadInput as error:
         found = error.problems[0]
@@ -279,7 +277,7 @@ def submit(
     deletion.finish(context)
     document = summary(context, prepared)
     declared = declarations(context, prepared.frozen, amend, counted)
-    frozen = replace(
+    frozen = changed(
         prepared.frozen,
         settings=changed(prepared.frozen.settings, declarations=declared, submitted_by=user_here()),
     )

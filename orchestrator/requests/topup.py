@@ -1,11 +1,11 @@
 """More seeds for some cells of a grid: its runs as the file has them, and the missing ones."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from ...jobs.grid.expansion import Expansion
 from ...jobs.run.more_seeds import widened
+from ...jobs.values import changed
 
 
 def seeds_of_cells(
@@ -55,7 +55,7 @@ def chooser(target: Mapping[str, list[int]]) -> Callable[[Expansion], Expansion]
                 while parent is not None and parent not in kept:
                     kept.add(parent)
                     parent = by_id[parent].parent
-        return replace(expansion, runs=[run for run in expansion.runs if run.run_id in kept])
+        return changed(expansion, runs=[run for run in expansion.runs if run.run_id in kept])
 
     return choose
 

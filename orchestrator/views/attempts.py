@@ -6,6 +6,7 @@ from ...db.gpu_hours import GpuHours
 from ...db.records import AttemptRow
 from ...jobs.documents import Document
 from ...jobs.units import iso
+from ...jobs.values import asdict
 from ...jobs.workspace.events import Usage
 from ...jobs.workspace.paths import Workspace
 from .causes import cause_of
@@ -97,8 +98,6 @@ def attempt_views(
 
 def _attempt(workspace: Workspace, grid_id: str, row: AttemptRow, hours: GpuHours) -> AttemptView:
     cause = cause_of(workspace, grid_id, signature=row.signature, error=row.error)
-    # `asdict` would take the usage apart.
-    facts = {name: getattr(row, name) for name in AttemptRow.__slots__}
-    facts |= {name: iso(getattr(row, name)) for name in _TIMES}
+    facts = asdict(row) | {name: iso(getattr(row, name)) for name in _TIMES}
     facts |= {"message": cause.message, "place": cause.where, "gpu_hours": hours}
     return AttemptView(**{name: facts[name] for name in AttemptView.__struct_fields__})

@@ -1,14 +1,12 @@
 """What ended an attempt, as people are told it."""
 
-from dataclasses import dataclass, replace
-
 from ...jobs.run.error_text import Place, is_traceback, message_of, place_of
+from ...jobs.values import Value, changed
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import own_part_file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Value, frozen=True, kw_only=True):
     """What ended an attempt."""
 
     message: str
@@ -38,5 +36,5 @@ def cause_of(workspace: Workspace, grid_id: str, *, signature: str, error: str) 
     """
     place = place_of(error)
     if place is not None and place.part:
-        place = replace(place, file=own_part_file(workspace, grid_id, place.name))
+        place = changed(place, file=own_part_file(workspace, grid_id, place.name))
     return Cause(message=message_of(error, signature), place=place, was_raised=is_traceback(error))

@@ -3,7 +3,6 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ...db import queries
 from ...db.engine import reading
@@ -11,7 +10,7 @@ from ...db.records import CellRow, RunRow
 from ...db.worked import worked
 from ...jobs.atomic_files import read_cache, to_json, write_over
 from ...jobs.config.tools import ask_tool
-from ...jobs.documents import Document, changed, from_plain, to_plain
+from ...jobs.documents import Document, from_plain, to_plain
 from ...jobs.grid.image_folder import cache_folder
 from ...jobs.run.cost import Counts
 from ...jobs.run.metrics import MAIN
@@ -19,6 +18,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.settings import CellSettings
 from ...jobs.run.spec import Axes, canonical, digest
 from ...jobs.run.states import RunState
+from ...jobs.values import Value, changed
 from ..loop.context import Context
 from .efficiency import Efficiency, efficiency
 
@@ -122,8 +122,7 @@ def costs(context: Context, selection: Selection) -> list[CellCost]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Figures:
+class _Figures(Value, frozen=True, kw_only=True):
     """What the runs of one cell come to."""
 
     planned: int

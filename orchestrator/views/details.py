@@ -1,7 +1,6 @@
 """All that is known of one run: what `vtjobs show` shows."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ...db import lookups, queries, records, tags
@@ -15,6 +14,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.settings import CellSettings
 from ...jobs.run.spec import CellSpec, RunSpec
 from ...jobs.units import iso
+from ...jobs.values import asdict
 from ...jobs.workspace.events import LoadedWeights
 from ...jobs.workspace.lineage import origin_of
 from ...jobs.workspace.notes import Note, notes_of

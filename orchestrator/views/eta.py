@@ -1,19 +1,18 @@
 """When unfinished runs will have ended: what the ledger has of them, put to `jobs.run.eta`."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from ...db import pace, queries
 from ...db.engine import reading
 from ...jobs.run.eta import Eta, Left, estimate, of_runs, together
 from ...jobs.run.pace import History
 from ...jobs.run.selector import Selection
+from ...jobs.values import Value
 from ...jobs.workspace.markers import closed
 from ..loop.context import Context
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Etas:
+class Etas(Value, frozen=True, kw_only=True):
     """When selected runs will have ended."""
 
     grids: Mapping[str, Eta]

@@ -2,17 +2,17 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...db import lookups, queries, records
 from ...db.engine import reading
-from ...jobs.documents import Document, field
+from ...jobs.documents import Document
 from ...jobs.errors import NothingMatched
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import FailureClass, RunState
+from ...jobs.values import Value, field
 from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
 from .causes import Cause, cause_of
@@ -49,8 +49,7 @@ class FailureGroup(Document, frozen=True, kw_only=True):
     """What to do about the runs that have ended, or nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ends:
+class _Ends(Value, frozen=True, kw_only=True):
     """What else is known of runs that failed."""
 
     errors: dict[str, str]

@@ -1,14 +1,14 @@
 """Parts of log files: one of gigabytes is never read as a whole."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from ...jobs.values import Value
 
 # What one look reads.
 CHUNK_BYTES = 256_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Value, frozen=True, kw_only=True):
     """A part of a file."""
 
     lines: list[str]

@@ -6,15 +6,14 @@ the database that collects them.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ...db import queries, scheduler_notes
 from ...db.alike import alike
 from ...db.engine import reading
-from ...jobs.documents import asdict
 from ...jobs.errors import NothingMatched
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
+from ...jobs.values import Value, asdict
 from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
 from .failures import failures
@@ -25,8 +24,7 @@ Sample = tuple[Mapping[str, str], float]
 """Labels, and the value that they have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Value, frozen=True):
     """One metric."""
 
     name: str

@@ -1,18 +1,17 @@
 """Where runs and their attempts stand, for a reader that follows their output."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ...db import queries
 from ...db.engine import reading
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, RunState
+from ...jobs.values import Value
 from ...jobs.workspace.markers import Marker, closed
 from ..loop.context import Context
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Value, frozen=True, kw_only=True):
     """A run as the ledger and its grid's markers have it."""
 
     state: RunState

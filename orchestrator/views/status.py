@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from ...db import queries, scheduler_notes, selected, tags
 from ...db.alike import alike
@@ -15,6 +14,7 @@ from ...jobs.run.eta import Eta
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ...jobs.units import iso
+from ...jobs.values import changed
 from ...jobs.workspace.notes import Note, is_archived, notes_of
 from ..loop.context import Context
 from .eta import Etas, etas
@@ -126,7 +126,7 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
             if {grid_id, facts.name} & set(selection.names)
         ]
         # The row of a grid that is named has all of its runs: a name alone means the newest grid.
-        of_rows = replace(selection, names=()) if listed else selection
+        of_rows = changed(selection, names=()) if listed else selection
         by_grid: dict[str | None, list[AlikeRow]] = defaultdict(list)
         for row in alike(connection, of_rows, by_grid=True, held=held):
             by_grid[row.of_grid].append(row)

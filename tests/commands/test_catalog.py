@@ -3,10 +3,10 @@
 import pytest
 
 from vtjobs.commands.catalog import _cost, _print_costs, _printed
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.catalogue import printed_cost
 from vtjobs.jobs.run.cost import Cost
+from vtjobs.jobs.values import changed
 
 COST = Cost(
     backbone="deit_s", parameters=1, multiply_adds=1, batch=8, image_size=224, precision="fp32",

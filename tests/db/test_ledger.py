@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from vtjobs.db.ledger import Ledger
 from vtjobs.db.queries import status_counts
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.states import LIVE, TRANSITIONS, AttemptState, RunState
+from vtjobs.jobs.values import changed
 
 from ..support.ledgers import World, an_allocation, paper_grid
 
@@ -305,7 +305,7 @@ def test_an_allocation_that_was_found_on_disk_ends_the_live_attempt_below(world:
 def test_a_run_that_is_handed_on_before_it_started_has_not_failed(world: World) -> None:
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)
-    successor = replace(an_allocation([(run_id, 2)], token="vtj-next"), handed_on=True)
+    successor = changed(an_allocation([(run_id, 2)], token="vtj-next"), handed_on=True)
     assert adopt_allocation(world.ledger, successor)
     first, second = world.attempts(run_id)
     assert (first["state"], first["failure"]) == ("superseded", "superseded")

@@ -1,6 +1,5 @@
 """The reading side: selections, counts, lists and statistics."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from vtjobs.db.scheduler_notes import set_words
 from vtjobs.jobs.errors import NothingMatched
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.run.states import AttemptState
+from vtjobs.jobs.values import changed
 
 from ..support.ledgers import World, an_allocation, paper_grid
 
@@ -187,9 +187,7 @@ def test_the_place_of_a_run_names_its_element_where_there_are_several(world: Wor
     first, second, third = world.submit(paper_grid(seeds=3))
     one = an_allocation([(first, 1)], token="vtj-one")
     two = an_allocation([(second, 1)], token="vtj-two")
-    both = dataclasses.replace(
-        two, tasks=(*two.tasks, an_allocation([(third, 1)], token="x").tasks[0])
-    )
+    both = changed(two, tasks=(*two.tasks, an_allocation([(third, 1)], token="x").tasks[0]))
     for content, job in ((one, "17"), (both, "18")):
         world.ledger.open_attempts(content, launching_s=60)
         with reading(world.ledger.engine) as connection:

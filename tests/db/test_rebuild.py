@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from vtjobs.db.rebuild import adopt_allocations, make_ledger, rebuild
 from vtjobs.jobs.atomic_files import make_folder, to_json, write_new
 from vtjobs.jobs.run.spec import canonical, digest, seeds_of
 from vtjobs.jobs.run.states import AttemptState, FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.stored_grid import write_spec
 
@@ -159,7 +159,7 @@ def test_streams_that_vary_apart_come_back_and_where_they_agree_it_is_the_seed(
         for place in streams
     ]
     runs = [(digest(text), 0, place, None) for place, text in enumerate(texts)]
-    run_ids = world.submit(replace(plain, runs=runs, streams=streams))
+    run_ids = world.submit(changed(plain, runs=runs, streams=streams))
     for run_id, spec in zip(run_ids, texts, strict=True):
         write_spec(world.workspace, plain.grid_id, run_id)
         assert world.folder(run_id).spec.read_text() == spec

@@ -1,6 +1,5 @@
 """Conditions on the axes of grids, and what is said where a selection means nothing."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from vtjobs.db import selected
 from vtjobs.db.engine import reading
 from vtjobs.jobs.errors import BadInput, NothingMatched
 from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.stored_grid import FrozenGrid
 
 from ..support.ledgers import World, paper_grid
@@ -36,8 +36,8 @@ def swept(world: World) -> World:
 
 
 def with_axes(grid: FrozenGrid) -> FrozenGrid:
-    cells = [replace(cell, axes=axes) for cell, axes in zip(grid.cells, AXES, strict=True)]
-    return replace(grid, cells=cells)
+    cells = [changed(cell, axes=axes) for cell, axes in zip(grid.cells, AXES, strict=True)]
+    return changed(grid, cells=cells)
 
 
 def ids(world: World, *words: str) -> list[str]:

@@ -9,7 +9,6 @@ in the last one.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from vtjobs.jobs.atomic_files import make_folder, to_json, write_new
 from vtjobs.jobs.config.node import OnNode
 from vtjobs.jobs.run.states import EXIT_OF_CLASS, AttemptState, FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Task
 from vtjobs.jobs.workspace.history import next_number
 from vtjobs.jobs.workspace.journal import HEARTBEAT_S, JournalWriter, encode
@@ -194,7 +194,7 @@ class Agent:
         ]
         tasks = tuple(_next(hosted) for hosted in mine)
         tasks += tuple(
-            dataclasses.replace(
+            changed(
                 task,
                 attempt=next_number(self.cluster.workspace.run(task.run_id), above=task.attempt),
             )
@@ -207,7 +207,7 @@ class Agent:
         self, tasks: tuple[Task, ...], *, avoid: str = "", delay_s: float = 0.0
     ) -> None:
         token = f"vtj-{self.world.random.randbytes(8).hex()}"
-        content = dataclasses.replace(
+        content = changed(
             self.allocation,
             token=token,
             created_at=self.world.now,
@@ -234,7 +234,7 @@ def _next(hosted: Hosted) -> Task:
         max(hosted.folder.highest_claim(), hosted.folder.highest_cancel(), hosted.task.attempt) + 1
     )
     clean = hosted.task.clean and not hosted.has_begun
-    return dataclasses.replace(hosted.task, attempt=number, clean=clean, is_claimed=False)
+    return changed(hosted.task, attempt=number, clean=clean, is_claimed=False)
 
 
 class Hosted:

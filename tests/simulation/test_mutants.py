@@ -11,6 +11,7 @@ from vtjobs.db import bad_nodes, ingest
 from vtjobs.jobs.atomic_files import make_folder, touch_new
 from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.run.states import AttemptState, FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.paths import RunFolder
 from vtjobs.orchestrator.backends.base import JobState, JobView, Submission, SubmitOutcome
 from vtjobs.orchestrator.backends.slurm import backend, observe, query, states, submission
@@ -141,7 +142,7 @@ def held_is_cancelled(patch: pytest.MonkeyPatch) -> None:
         found = states.view_of(row)
         if row.reason != "JobHeldAdmin":
             return found
-        return replace(
+        return changed(
             found,
             state=JobState.ENDED,
             end=AttemptState.CANCELLED,

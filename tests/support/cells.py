@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtjobs.analysis.findings.cell import Cell
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Select
+from vtjobs.jobs.values import changed
 
 
 def cell(

@@ -39,8 +39,8 @@ from vtjobs.analysis.stats.dunnett import Sample, step_down
 from vtjobs.analysis.stats.over_datasets import ranks
 from vtjobs.analysis.stats.sample_size import seeds_for, seeds_for_equivalence, upper_std
 from vtjobs.analysis.stats.summary import describe, student
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import CompareSettings
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.grid_settings import Declaration
 
 from .cells import cell

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.image_folder import file_sha256
 from vtjobs.jobs.run.settings import Weights
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.values import changed
 from vtjobs.workers.models.backbones import build
 
 from .training import VIT, head_settings, on_folder, run_spec

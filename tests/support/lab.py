@@ -19,6 +19,7 @@ from vtjobs.db.engine import reading
 from vtjobs.jobs.atomic_files import to_json, write_new
 from vtjobs.jobs.config.config import load_config
 from vtjobs.jobs.run.states import RunState
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import HANG_S, Allocation, Shape, Task
 from vtjobs.jobs.workspace.lineage import AttemptRecord, read_attempt
 from vtjobs.orchestrator.backends.base import Room
@@ -132,7 +133,7 @@ class Lab:
             candidates, Shape(**{"backend": "local"} | shape), Room(lanes=lanes, tasks=64), at=time.time(),
             data_root=str(self.folder / "data"), paths=paths or {},
         )  # fmt: skip
-        made = dataclasses.replace(made, hang_s=hang_s, argv=argv)
+        made = changed(made, hang_s=hang_s, argv=argv)
         opened = self.context.ledger.open_attempts(made, launching_s=60)
         assert opened is not None, "no run was pending"
         write_new(self.context.workspace.allocation(made.token), to_json(opened.to_dict()))

@@ -16,10 +16,11 @@ from vtjobs.db import models as m
 from vtjobs.db.engine import reading
 from vtjobs.db.ledger import Ledger
 from vtjobs.jobs.atomic_files import make_folder, to_json, touch_new, write_new
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.spec import CellSpec, canonical, digest, seeds_of
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.journal import JournalWriter, encode
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace

@@ -1,12 +1,12 @@
 """Several agents on this machine, each as the node of one allocation."""
 
-import dataclasses
 import os
 import subprocess
 import sys
 from typing import Any
 
 from vtjobs.jobs.atomic_files import to_json, write_over
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.jobs.workspace.journal import Line, read_all
 
@@ -16,7 +16,7 @@ from .lab import Lab
 def on_two_nodes(lab: Lab, run_ids: list[str], **settings: Any) -> Allocation:
     """Put runs into an allocation of two nodes; this machine's own backend would refuse it."""
     made = lab.allocate(run_ids, **settings)
-    made = dataclasses.replace(made, shape=dataclasses.replace(made.shape, nodes=2))
+    made = changed(made, shape=changed(made.shape, nodes=2))
     write_over(lab.context.workspace.allocation(made.token), to_json(made.to_dict()))
     return made
 

@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vtjobs.jobs.documents import changed, from_plain
+from vtjobs.jobs.documents import from_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import HEADS, preset
 from vtjobs.jobs.grid.image_folder import describe_folder, describe_masks
@@ -19,6 +19,7 @@ from vtjobs.jobs.grid.object_folder import describe_objects
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.settings import BackboneSettings, DatasetSettings, HeadSettings
 from vtjobs.jobs.run.spec import RunSpec, seeds_of
+from vtjobs.jobs.values import changed
 from vtjobs.workers.checkpoints.manifest import MODEL, STATE, Rejected, verify
 from vtjobs.workers.environment import Origin
 from vtjobs.workers.training.group import Group

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.settings import OwnFunction
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.values import changed
 from vtjobs.workers.own_functions import own_loss, own_metrics, own_transform
 from vtjobs.workers.own_parts import OwnPartError
 

@@ -4,16 +4,16 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Collection
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
+
+from ...jobs.values import Value
 
 # Names of this machine by itself.
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Value, frozen=True, kw_only=True):
     """What a request must have."""
 
     token: str

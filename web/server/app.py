@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode
 
 from starlette.applications import Starlette
@@ -12,6 +11,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...jobs.errors import VtjobsError
+from ...jobs.values import Value
 from ...orchestrator.requests.as_typed import as_typed
 from ...orchestrator.views.logs import chunk
 from ...orchestrator.views.metrics import as_text, families
@@ -42,8 +42,7 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Value, frozen=True, kw_only=True):
     """What the server was started with."""
 
     access: Access
@@ -185,8 +184,7 @@ class Server:
         return PlainTextResponse("there is no such page", status_code=404)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Value, frozen=True, kw_only=True):
     """An action on runs."""
 
     action: str

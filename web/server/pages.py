@@ -6,7 +6,6 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 
 from ...db import overview
 from ...db.engine import reading
@@ -15,6 +14,7 @@ from ...jobs.documents import Document, to_plain
 from ...jobs.errors import VtjobsError
 from ...jobs.run.selector import Selection
 from ...jobs.units import iso
+from ...jobs.values import Value, changed
 from ...orchestrator.loop.context import Context
 from ...orchestrator.loop.tick import look_or_say
 from ...orchestrator.notices.post import post
@@ -43,8 +43,7 @@ class Seen(Document, frozen=True, kw_only=True):
     """What somebody should know, each in a sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Value, frozen=True, kw_only=True):
     """A page as it is sent."""
 
     version: int
@@ -56,8 +55,7 @@ class Made:
     """The same, by gzip."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Kept(Value, frozen=True, kw_only=True):
     made: Made
     stamp: int
     """While it is the same, the page is too."""
@@ -162,7 +160,7 @@ class Pages:
     def frame(self) -> Frame:
         """Return what stands around a page now."""
         as_of = iso(self.context.clock()) or ""
-        return replace(self._frame, as_of=as_of, problems=self._seen.problems)
+        return changed(self._frame, as_of=as_of, problems=self._seen.problems)
 
     def data(self, address: Address) -> bytes | None:
         """Return the document of a page as JSON; None: there is none."""

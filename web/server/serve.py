@@ -4,12 +4,12 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...jobs.errors import BadInput
 from ...jobs.run.selector import Selection
+from ...jobs.values import Value
 from ...orchestrator.loop.context import Context
 from ..render import Frame
 from .access import access, is_loopback
@@ -27,8 +27,7 @@ PORT = 8642
 _TRIES = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class Listening(Value, frozen=True, kw_only=True):
     """How to reach the server, for whoever started it."""
 
     url: str
@@ -39,8 +38,7 @@ class Listening:
     """Whether other machines reach it, without encryption."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Value, frozen=True, kw_only=True):
     """Where to listen, and what to be called."""
 
     host: str
@@ -54,8 +52,7 @@ class Place:
     """Names that a proxy is asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Value, frozen=True, kw_only=True):
     """A server that listens, and does not answer yet."""
 
     server: "uvicorn.Server"

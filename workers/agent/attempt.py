@@ -7,10 +7,11 @@ import time
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.config.node import Ruling, on_node
-from ...jobs.documents import changed, from_plain
+from ...jobs.documents import from_plain
 from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.journal import HEARTBEAT_S, Line
 from ...jobs.workspace.paths import RunFolder, Workspace

@@ -4,7 +4,6 @@ Retries of these, and runs of their grid that nobody has submitted: a limit of t
 back, or their parent stage has just completed. So a grid goes on while nobody looks.
 """
 
-import dataclasses
 import logging
 import secrets
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from ...jobs.errors import VtjobsError
 from ...jobs.run.error_text import message_of
 from ...jobs.run.retry import ALIKE_RUNS, AT_ONCE, BLAMED
 from ...jobs.run.states import AttemptState, FailureClass, RunState
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import Allocation, Place, Task
 from ...jobs.workspace.events import End, typed
 from ...jobs.workspace.grid_settings import GridSettings
@@ -133,7 +133,7 @@ class FurtherWork:
             self._count(task, failure, signature, error)
         if verdict.state is not RunState.PENDING or (verdict.wait_s and not self.scheduler.waits):
             return
-        again = dataclasses.replace(
+        again = changed(
             task,
             clean=task.clean and read_attempt(folder, task.attempt).start is None,
             micro_split=task.micro_split * (2 if verdict.halve_micro_batch else 1),
@@ -298,10 +298,10 @@ class FurtherWork:
         number = next_number(folder, above=task.attempt)
         if not folder.claim(number):
             return None
-        taken = dataclasses.replace(task, attempt=number, is_claimed=True)
+        taken = changed(task, attempt=number, is_claimed=True)
         if not here:
             return taken
-        content = dataclasses.replace(
+        content = changed(
             self.allocation,
             token=f"vtj-{secrets.token_hex(8)}",
             created_at=self.clock(),

@@ -5,9 +5,10 @@ import secrets
 
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.shared_memory import Fitted, fitted, free_bytes
-from ...jobs.documents import changed, from_plain, to_plain
+from ...jobs.documents import from_plain, to_plain
 from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
 from ...jobs.run.spec import RunSpec, digest
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.paths import RunFolder
 from ..environment import Origin

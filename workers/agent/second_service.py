@@ -4,7 +4,6 @@ At a limit of the site an agent's own job counts as well, so what the last one h
 refused. A scheduler that can put a job back into its queue starts this one again instead.
 """
 
-import dataclasses
 import logging
 import secrets
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.config.node import OnNode
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import Allocation, Place, Task
 from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import Workspace
@@ -70,7 +70,7 @@ def _take(workspace: Workspace, path: Path, unsent: Allocation, place: Place) ->
         return False
     tasks = tuple(_claimed(workspace, unsent))
     if tasks:
-        content = dataclasses.replace(
+        content = changed(
             unsent,
             token=f"vtj-{secrets.token_hex(8)}",
             created_at=time.time(),
@@ -90,7 +90,7 @@ def _fits(unsent: Allocation, own: Allocation) -> bool:
 def _claimed(workspace: Workspace, unsent: Allocation) -> Iterator[Task]:
     for task in unsent.all_tasks:
         if is_ours(workspace, task) and workspace.run(task.run_id).claim(task.attempt):
-            yield dataclasses.replace(task, is_claimed=True)
+            yield changed(task, is_claimed=True)
 
 
 def tasks_of_place(workspace: Workspace, allocation: Allocation, index: int) -> tuple[Task, ...]:

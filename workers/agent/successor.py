@@ -6,7 +6,6 @@ another grid. What the scheduler does not take at this moment lies beside the al
 """
 
 import contextlib
-import dataclasses
 import logging
 import secrets
 import subprocess
@@ -20,6 +19,7 @@ from ...jobs.config.node import OnNode, ignore_signals, on_node
 from ...jobs.documents import to_plain
 from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import AttemptState, RunState
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import Allocation, Task, read_allocation
 from ...jobs.workspace.history import verdict_of
 from ...jobs.workspace.paths import Workspace
@@ -49,7 +49,7 @@ def hand_on_stopped(
     ]
     # What started goes on from its checkpoint; what never started keeps the user's wish to start
     # from nothing.
-    due = [dataclasses.replace(task, clean=False) for task in stopped] + list(waiting)
+    due = [changed(task, clean=False) for task in stopped] + list(waiting)
     return hand_on(workspace, allocation, due, unstarted=0 if done else allocation.unstarted + 1)
 
 
@@ -98,7 +98,7 @@ def hand_on(
     token = f"vtj-{secrets.token_hex(8)}"
     exclude = (*allocation.exclude, avoid) if avoid else allocation.exclude
     # What it waited for has ended.
-    successor = dataclasses.replace(
+    successor = changed(
         allocation,
         token=token,
         created_at=time.time(),
@@ -245,4 +245,4 @@ def is_ours(workspace: Workspace, task: Task) -> bool:
 def _next(workspace: Workspace, task: Task) -> Task:
     folder = workspace.run(task.run_id)
     number = max(folder.highest_claim(), folder.highest_cancel(), task.attempt) + 1
-    return dataclasses.replace(task, attempt=number, is_claimed=False)
+    return changed(task, attempt=number, is_claimed=False)

@@ -9,7 +9,8 @@ import time
 
 from ...jobs.config.environment import rank_environment
 from ...jobs.config.interpreter import module_command
-from ...jobs.documents import changed, from_plain, to_plain
+from ...jobs.documents import from_plain, to_plain
+from ...jobs.values import changed
 from ..orders import RankOrder
 from ..reports import Broken, Exited, Forked, Ready, TemplateReport
 from .lane_process import Gone, LaneProcess, received

@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from ...jobs.documents import changed
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
+from ...jobs.values import changed
 from ..errors import DataError
 from ..randomness import Streams
 from ..transfer import send

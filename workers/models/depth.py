@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
-from ...jobs.documents import changed
 from ...jobs.errors import BadInput
 from ...jobs.run.pictures import BlockDepth
+from ...jobs.values import changed
 
 
 class NoBlocks(BadInput):

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ...jobs.documents import changed, from_plain, to_plain
+from ...jobs.documents import from_plain, to_plain
 from ...jobs.run.backbone_facts import Facts, Question
 from ...jobs.run.settings import STAGE, BackboneSettings
+from ...jobs.values import changed
 from ..process import hidden
 
 

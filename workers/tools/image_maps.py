@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...jobs.documents import changed
 from ...jobs.errors import BadInput
 from ...jobs.run.pictures import Panel, Shown
+from ...jobs.values import changed
 from ..checkpoints.final_weights import Final, NoWeights
 from ..checkpoints.manifest import STATE, Rejected, verify
 from ..data.image_set import ImageSet

@@ -19,11 +19,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...jobs.documents import changed, to_plain
+from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, did_you_mean
 from ...jobs.grid import catalogue
 from ...jobs.run.cost import Cost
 from ...jobs.run.settings import BackboneSettings, ModelShape
+from ...jobs.values import changed
 from .. import models  # noqa: F401  registers ours with timm
 from ..environment import software
 from ..errors import BackboneError

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from ...jobs.atomic_files import make_folder
-from ...jobs.documents import changed, from_plain
+from ...jobs.documents import from_plain
 from ...jobs.grid.own_function import is_taken
 from ...jobs.run.metrics import MAIN, METRICS
 from ...jobs.run.settings import OwnFunction, Token
+from ...jobs.values import changed
 from ...jobs.workspace.allocation import DECODED_GIB
 from ...jobs.workspace.journal import JournalWriter
 from ...jobs.workspace.paths import Workspace

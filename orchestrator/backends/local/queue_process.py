@@ -21,8 +21,8 @@ from ....jobs.atomic_files import open_file
 from ....jobs.config.environment import job_environment, named_variables
 from ....jobs.config.host import cpu_count, visible_gpus
 from ....jobs.config.interpreter import module_command
-from ....jobs.documents import asdict
 from ....jobs.errors import DamagedFile, VtjobsError
+from ....jobs.values import asdict
 from ....jobs.workspace.allocation import read_allocation
 from ....jobs.workspace.journal import HEARTBEAT_S
 from ....jobs.workspace.paths import Workspace, WorkspaceUnreadable

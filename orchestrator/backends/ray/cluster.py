@@ -1,11 +1,11 @@
 """What a Ray cluster has: its nodes, and how many places of a shape fit them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ....jobs.documents import Document
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable, suggest
+from ....jobs.values import Value, field
 from ....jobs.workspace.allocation import Allocation, Shape
 from .api import Api, Refused
 
@@ -14,8 +14,7 @@ METADATA_S = 10.0
 KIND = "accelerator_type:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Value, frozen=True, kw_only=True):
     """A node that is alive."""
 
     node_id: str
@@ -37,8 +36,7 @@ class Node:
         return {name.removeprefix(KIND).lower() for name in self.resources if name.startswith(KIND)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Need(Value, frozen=True, kw_only=True):
     """What a place takes of each of its nodes."""
 
     gpus: int

@@ -7,10 +7,10 @@ has begun.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from ....jobs.config.node import Queued
 from ....jobs.errors import DamagedFile
+from ....jobs.values import Value, changed
 from ....jobs.workspace.allocation import Allocation, read_allocation
 from ....jobs.workspace.paths import Workspace
 from ....jobs.workspace.unsent import waits
@@ -21,8 +21,7 @@ from .submission import JOBS
 LIVE = ("PENDING", "RUNNING")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Value, frozen=True, kw_only=True):
     """What a node has for the allocations of one workspace."""
 
     node: Node
@@ -91,7 +90,7 @@ def part_of(node: Node, used: Mapping[str, float], ours: list[Need]) -> Part:
         "GPU": node.gpus - max(0.0, used.get("GPU", 0.0) - gpus),
         "CPU": node.cpus - max(0.0, used.get("CPU", 0.0) - cpus),
     }
-    return replace(whole, node=replace(node, resources={**node.resources, **free_of_others}))
+    return changed(whole, node=changed(node, resources={**node.resources, **free_of_others}))
 
 
 def would_help(mine: Need, where: str, other: Need, nodes_each: int, parts: list[Part]) -> bool:

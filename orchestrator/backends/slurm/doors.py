@@ -10,11 +10,11 @@ import os
 import pwd
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
 from ....jobs.units import format_duration
+from ....jobs.values import Value
 from . import cluster
 from .partitions import Partition, duration_s
 from .shell import NoAccounting, ask
@@ -23,8 +23,7 @@ from .shell import NoAccounting, ask
 _ACCOUNTS_ARE_TREES = (23, 11)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
+class Credentials(Value, frozen=True, kw_only=True):
     """As what a job would come; None and "" where that is not known."""
 
     account: str | None = None

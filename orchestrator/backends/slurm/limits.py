@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....jobs.errors import SchedulerUnreachable
+from ....jobs.values import Value
 from . import cluster
 from .shell import CommandFailed, NoAccounting, ask, is_away
 
@@ -29,8 +30,7 @@ GROUP, OF_USER, OF_ACCOUNT = "GrpSubmitJobs", "MaxSubmitJobsPU", "MaxSubmitJobsP
 OF_ASSOCIATION = "MaxSubmitJobs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class Count(Value, frozen=True, kw_only=True):
     """One limit, and how much of it is used."""
 
     most: int | None = None
@@ -63,8 +63,7 @@ class Usage:
     """QOS -> limit -> its count; those of a user or an account as `name key`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Value, frozen=True, kw_only=True):
     """What the site allows, as it was within the last minute."""
 
     array_size: int
@@ -73,13 +72,13 @@ class Rules:
     """Jobs that the controller holds."""
     is_enforced: bool = False
     """Whether accounting's limits hold."""
-    qos: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
+    qos: Mapping[str, Mapping[str, int | None]] = {}
     """QOS -> limit -> its number."""
     over_partition: frozenset[str] = frozenset()
     """QOS whose limits come before the partition's."""
-    default_qos: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    default_qos: Mapping[tuple[str, str], str] = {}
     """Account and partition of an association of this user's -> the QOS of jobs that name none."""
-    partition_qos: Mapping[str, str] = field(default_factory=dict)
+    partition_qos: Mapping[str, str] = {}
 
 
 _known: tuple[float, Rules] | None = None

@@ -15,10 +15,10 @@ cancelled in the queue, unless the controller has started anew since and may hav
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from ....jobs.errors import SchedulerUnreachable
 from ....jobs.run.states import AttemptState, FailureClass
+from ....jobs.values import changed
 from ..base import JobState, JobView, Key, Place
 from .query import Row, books_are_behind, controller_started_at, sacct, squeue
 from .shell import NoAccounting
@@ -116,7 +116,7 @@ def look(
         # cancelled; or never, after a crash of the controller.
         untold = place.token in books.live and known is None and now - place.submitted_at < UNTOLD_S
         unclear = behind or (untold and not place.is_started)
-        found[place.key] = replace(_vanished(place, known), is_settled=not unclear)
+        found[place.key] = changed(_vanished(place, known), is_settled=not unclear)
     return found
 
 

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from ....jobs.values import Value, changed
 from .shell import ask
 
 _GPUS = re.compile(r"gpu(?::(?P<kind>[\w.-]+))?:(?P<count>[0-9]+)")
@@ -15,8 +16,7 @@ _DEFAULT_MEMORY = re.compile(r"DefMemPer(?:CPU|Node|GPU)\s*=\s*[1-9]")
 _ANY, _ALL = re.compile(r"[\w.-]+(?:\|[\w.-]+)*\Z"), re.compile(r"[\w.-]+(?:[&,][\w.-]+)*\Z")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
+class Nodes(Value, frozen=True, kw_only=True):
     """The nodes of a partition that are alike."""
 
     count: int
@@ -24,7 +24,7 @@ class Nodes:
     threads: int = 1
     """Threads of a core. SLURM gives out whole cores."""
     memory_mb: int = 0
-    gpus: Mapping[str, int] = field(default_factory=dict)
+    gpus: Mapping[str, int] = {}
     """Type -> GPUs of one node; the type is "" where the site names none."""
     features: frozenset[str] = frozenset()
 
@@ -85,7 +85,7 @@ class Partition:
         # Where SLURM reports no GPUs at all, each node may have them.
         is_told = any(nodes.gpus for nodes in found)
         return [
-            replace(nodes, gpus={next(iter(nodes.gpus), ""): node_gpus})
+            changed(nodes, gpus={next(iter(nodes.gpus), ""): node_gpus})
             if nodes.gpus or not is_told
             else nodes
             for nodes in found

@@ -3,10 +3,10 @@
 import math
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from ....jobs.errors import BadInput, SchedulerUnreachable
+from ....jobs.values import Value
 from .shell import CommandFailed, ask, user
 
 # More names than this on one command line and sacct is asked for everything of the user's instead.
@@ -17,8 +17,7 @@ _BOOT = re.compile(r"^BOOT_TIME *= *([0-9]+)", re.M)
 _UNSENT = re.compile(r"DBD Agent queue size: *([0-9]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Value, frozen=True, kw_only=True):
     """One job, or one element of an array, as a query showed it."""
 
     source: str

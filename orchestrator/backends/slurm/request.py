@@ -6,11 +6,11 @@ nothing of a run that needs some.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....jobs.errors import BadInput, Problem, suggest
 from ....jobs.units import format_duration
+from ....jobs.values import Value
 from ....jobs.workspace.allocation import Shape
 from .partitions import Nodes, Partition
 
@@ -22,8 +22,7 @@ GIVEN_OUT = 0.95
 UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value, frozen=True, kw_only=True):
     """What one job asks for on each node."""
 
     lanes: int

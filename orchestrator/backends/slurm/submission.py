@@ -4,11 +4,11 @@ import contextlib
 import io
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ....jobs.errors import BadInput
+from ....jobs.values import changed
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
 from ..base import Rehearsal, Submission, SubmitOutcome
@@ -89,9 +89,9 @@ def submit(allocation: Allocation, workspace: Workspace) -> Submission:
     if found.outcome is not SubmitOutcome.REFUSED or not allocation.exclude:
         return found
     if time.monotonic() - began > PROMPT_S:
-        return replace(found, outcome=SubmitOutcome.LATER)
+        return changed(found, outcome=SubmitOutcome.LATER)
     # No node may be left once the bad ones are avoided: a bad node is better than none.
-    return _submit(replace(allocation, exclude=()), workspace)
+    return _submit(changed(allocation, exclude=()), workspace)
 
 
 def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
@@ -124,7 +124,7 @@ def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
                 and "invalid job array specification" in found.reason.lower()
             ):
                 # Too many elements for a limit that could not be asked for: fewer of them may pass.
-                return replace(found, outcome=SubmitOutcome.LATER)
+                return changed(found, outcome=SubmitOutcome.LATER)
             return found
         except (FailedSubmissionError, OSError) as error:
             # sbatch may have been called all the same.

@@ -17,10 +17,11 @@ from vtjobs.analysis.findings.matching import Made
 from vtjobs.analysis.findings.published import PAPERS, records
 from vtjobs.analysis.output import as_csv, published_table
 from vtjobs.analysis.output.layout import latex, markdown
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.errors import NothingMatched
 from vtjobs.jobs.grid.checks import grid_document
 from vtjobs.jobs.grid.load import take_in
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell as a_cell
 

@@ -14,8 +14,8 @@ from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output import by_dataset, render, wording
 from vtjobs.analysis.output.layout import latex, markdown, said
 from vtjobs.analysis.stats.difference import holm, welch
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Select
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

@@ -13,10 +13,10 @@ from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.between import csv_of_between, of_between
 from vtjobs.analysis.stats.difference import difference_of, paired, welch
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.comparing import Correction, Family, OverDatasets
 from vtjobs.jobs.run.comparing import Test as Kind
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

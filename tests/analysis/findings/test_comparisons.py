@@ -3,7 +3,6 @@
 import math
 import random
 import statistics
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -16,8 +15,8 @@ from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.sample_size import seeds_for, upper_std
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Correction, Test
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell as a_cell
 
@@ -190,7 +189,7 @@ def test_at_any_time_as_many_seeds_a_side_are_used_and_counted_by_the_e_value() 
     (found,) = compare(cells, plan).comparisons
     assert (found.n, found.n_baseline) == (5, 5)
     assert (found.verdict, found.detail) == ("inconclusive", "add seeds and compare again")
-    (counted,) = compare(cells, replace(plan, min_effect=0.2)).comparisons
+    (counted,) = compare(cells, changed(plan, min_effect=0.2)).comparisons
     at_once = judged(near, min_effect=0.2)
     assert _more(counted) > _more(at_once) > 0
 

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from vtjobs.analysis.findings.disagreement import disagreements, rate
 from vtjobs.analysis.output.disagreement_table import as_csv, of_disagreement
 from vtjobs.analysis.output.layout import markdown
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import Workspace
 

@@ -9,10 +9,10 @@ from vtjobs.analysis.findings.cells import planned, report
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.db.ingest import ingest_live
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.comparing import Select
 from vtjobs.jobs.run.selector import Selection
+from vtjobs.jobs.values import changed
 
 from ...support.ledgers import World, paper_grid
 

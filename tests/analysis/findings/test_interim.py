@@ -16,8 +16,8 @@ from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.notes import comparison_notes
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Difference, welch
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Test
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell as a_cell
 

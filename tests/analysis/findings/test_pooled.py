@@ -15,8 +15,9 @@ from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.notes import comparison_notes
 from vtjobs.analysis.output.over_datasets import of_pooled
 from vtjobs.analysis.stats.difference import holm
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.comparing import OverDatasets
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy
 import pytest
@@ -22,8 +21,9 @@ from vtjobs.analysis.findings.power import (
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_needs
 from vtjobs.analysis.stats.sample_size import seeds_for, upper_std
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.comparing import OverDatasets, Test
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell as a_cell
 
@@ -98,7 +98,7 @@ def test_looks_and_further_heads_need_more_seeds(heads: int) -> None:
     assert strictest(cells, plan) == {"": pytest.approx(0.05 / 2 / heads)}
     assert {one.needed for one in for_effect(cells, plan)} == {needed}
     # Seeds beyond the last look would never be tested.
-    short = for_effect(cells, replace(plan, looks=(3, 5, needed - 1)))
+    short = for_effect(cells, changed(plan, looks=(3, 5, needed - 1)))
     assert {one.why_not for one in short} == {
         f"the last look, at {needed - 1} seeds, does not find it"
     }

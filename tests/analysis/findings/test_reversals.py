@@ -11,7 +11,7 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import SpreadTest, compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.findings.reversals import reversal_notes, reversals
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

@@ -16,8 +16,9 @@ from vtjobs.analysis.findings.power import for_effect, for_looks
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import false_discovery, holm, welch
 from vtjobs.analysis.stats.summary import describe
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.comparing import Family, OnDiverged, Test
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

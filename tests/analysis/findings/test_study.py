@@ -1,6 +1,5 @@
 """A study of streams: what is missing, and whether values and what they decided go together."""
 
-import dataclasses
 import math
 from typing import Any
 
@@ -14,9 +13,9 @@ from vtjobs.analysis.output.study_table import arms_of, of_study
 from vtjobs.analysis.stats.balance import whole_part
 from vtjobs.analysis.stats.components import components
 from vtjobs.db.records import RunRow
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.design import Design, StudyDesign, rows
 from vtjobs.jobs.run.spec import STREAMS, seed_label, seeds_of
+from vtjobs.jobs.values import changed, fields
 
 from ...support.cells import cell
 
@@ -31,12 +30,12 @@ CELL = cell("h", [80.0])
 
 
 def run_row(number: int, streams: dict[str, int], state: str = "completed") -> RunRow:
-    fields: dict[str, Any] = {one.name: None for one in dataclasses.fields(RunRow)}
+    facts: dict[str, Any] = {name: None for name in fields(RunRow)}
     seed = seed_label(streams)
     apart = (
         {"seed": number, "streams": streams} if seed is None else {"seed": seed, "streams": None}
     )
-    return RunRow(**{**fields, **apart, "run_id": f"run-{number}", "state": state})
+    return RunRow(**{**facts, **apart, "run_id": f"run-{number}", "state": state})
 
 
 def split(

@@ -6,8 +6,8 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparisons, compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.render import of_comparisons
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Family
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

@@ -11,8 +11,8 @@ from vtjobs.analysis.findings.per_image import CellSplit, split
 from vtjobs.analysis.findings.study import AnyStudy, ArmsStudy, CrossedStudy
 from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.stats.components import arms, components
-from vtjobs.jobs.documents import asdict
 from vtjobs.jobs.run.design import Design, rows
+from vtjobs.jobs.values import asdict
 
 from ...support.cells import cell
 

@@ -8,7 +8,7 @@ from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.by_dataset import of_cells
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

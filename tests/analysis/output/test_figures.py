@@ -29,9 +29,10 @@ from vtjobs.analysis.output.figures.canvas import MOST_LINES, Drawn
 from vtjobs.analysis.stats.components import arms, components
 from vtjobs.analysis.stats.over_datasets import ranks
 from vtjobs.analysis.stats.summary import describe
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.comparing import Select
 from vtjobs.jobs.run.design import Design, rows
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell as a_cell
 

@@ -7,9 +7,9 @@ import io
 import pytest
 
 from vtjobs.analysis.output.figures.maps import MOST_ACROSS, maps
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.pictures import BlockDepth, FeatureSpace, LayerSparsity, Panel, Pictures, Shown
+from vtjobs.jobs.values import changed
 
 # A PNG of one grey pixel.
 PIXEL = base64.b64decode(

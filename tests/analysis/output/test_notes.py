@@ -8,9 +8,9 @@ from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.notes import MOST, comparison_notes, notes, report_notes
 from vtjobs.analysis.output.wording import count
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Test
 from vtjobs.jobs.units import ranges
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

@@ -7,7 +7,7 @@ import pytest
 from vtjobs.analysis.findings.comparisons import Comparisons, compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.figures.over_axis import over_axes
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

@@ -5,7 +5,7 @@ import pytest
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.render import of_cells
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

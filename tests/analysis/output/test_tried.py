@@ -5,8 +5,8 @@ import pytest
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output import tried
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import OverDatasets
+from vtjobs.jobs.values import changed
 
 from ...support.cells import cell
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
+from vtjobs.jobs.values import changed
 
 PLAIN = {"epochs": 10, "batch_size": 32, "lr": 1e-3, "image_size": 16}
 

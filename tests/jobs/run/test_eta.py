@@ -1,12 +1,12 @@
 """When runs will have ended: on simulated grids, and rule by rule."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from vtjobs.jobs.run.eta import Eta, Left, Underway, Waiting, estimate, of_runs, with_running
 from vtjobs.jobs.run.pace import Basis, CellFacts, History, Kind, once
+from vtjobs.jobs.values import changed
 
 from ...support.simulated_grid import SimulatedGrid
 
@@ -89,13 +89,13 @@ def test_time_goes_on_after_the_last_sign_of_life() -> None:
 
 
 def test_set_up_is_no_part_of_the_speed() -> None:
-    late = replace(RUNNING, started_at=-30.0)
+    late = changed(RUNNING, started_at=-30.0)
     known = History(cells=with_running({}, [late]))
     assert middle(eta(running=[late], history=known)) == pytest.approx(40.0, rel=0.15)
 
 
 def test_a_resumed_run_is_as_fast_as_the_part_that_it_trained_itself() -> None:
-    resumed = replace(RUNNING, from_step=300, step=600, trained_s=30.0, started_at=30.0)
+    resumed = changed(RUNNING, from_step=300, step=600, trained_s=30.0, started_at=30.0)
     assert resumed.whole_s == pytest.approx(100.0)
     assert middle(eta(running=[resumed])) == pytest.approx(40.0)
 
@@ -103,26 +103,26 @@ def test_a_resumed_run_is_as_fast_as_the_part_that_it_trained_itself() -> None:
 def test_the_further_a_run_has_come_the_more_its_own_speed_counts() -> None:
     def slow(step: int) -> float:
         twice = step / 1000 * 200
-        run = replace(RUNNING, step=step, trained_s=twice, seen_at=twice)
+        run = changed(RUNNING, step=step, trained_s=twice, seen_at=twice)
         return middle(eta(running=[run], now=twice)) / (1 - step / 1000)
 
     assert 100 < slow(100) < slow(500) < slow(900) < 200
 
 
 def test_before_its_first_step_a_run_takes_what_its_cell_takes() -> None:
-    begun = replace(RUNNING, step=0, trained_s=None, seen_at=2.0)
+    begun = changed(RUNNING, step=0, trained_s=None, seen_at=2.0)
     assert middle(eta(running=[begun], now=5.0)) == pytest.approx(95.0)
 
 
 def test_without_any_history_running_runs_are_the_history() -> None:
-    running = [RUNNING, replace(RUNNING, run_id="two")]
+    running = [RUNNING, changed(RUNNING, run_id="two")]
     known = History(cells=with_running({}, running))
-    found = eta([replace(WAITING, runs=2)], running, history=known)
+    found = eta([changed(WAITING, runs=2)], running, history=known)
     assert found.basis is Basis.CELL and middle(found) == pytest.approx(140.0, rel=0.01)
 
 
 def test_each_running_run_has_an_estimate_of_its_own() -> None:
-    unknown = replace(RUNNING, run_id="new", cell_id="new")
+    unknown = changed(RUNNING, run_id="new", cell_id="new")
     found = of_runs([RUNNING, unknown], HISTORY, 60.0)
     assert middle(found["run"]) == pytest.approx(40.0)
     assert found["new"] == Eta(low_s=None, high_s=None, basis=Basis.UNKNOWN, slots=1, unknown=1)
@@ -132,31 +132,31 @@ def test_each_running_run_has_an_estimate_of_its_own() -> None:
 
 
 def test_waiting_runs_share_the_slots_that_running_runs_have() -> None:
-    running = [RUNNING, replace(RUNNING, run_id="two")]
-    found = eta([replace(WAITING, runs=4)], running)
+    running = [RUNNING, changed(RUNNING, run_id="two")]
+    found = eta([changed(WAITING, runs=4)], running)
     assert found.slots == 2 and middle(found) == pytest.approx(240.0)
 
 
 def test_runs_of_others_take_slots_and_their_end_is_not_waited_for() -> None:
-    others = replace(WAITING, runs=2, is_selected=False, grid_id="others")
+    others = changed(WAITING, runs=2, is_selected=False, grid_id="others")
     assert middle(eta([others, WAITING], [RUNNING])) == pytest.approx(340.0)
     assert middle(eta([WAITING, others], [RUNNING])) == pytest.approx(140.0)
 
 
 def test_a_retry_that_waits_alone_starts_when_its_back_off_is_over() -> None:
-    retry = replace(WAITING, not_before=160.0, left=0.5)
+    retry = changed(WAITING, not_before=160.0, left=0.5)
     assert middle(eta([retry])) == pytest.approx(150.0)
     assert middle(eta([retry], [RUNNING])) == pytest.approx(150.0)
 
 
 def test_a_back_off_holds_nobody_else_up() -> None:
-    retry = replace(WAITING, not_before=160.0)
+    retry = changed(WAITING, not_before=160.0)
     assert middle(eta([retry, WAITING], [RUNNING])) == pytest.approx(240.0)
 
 
 def test_a_later_stage_begins_after_its_parents() -> None:
-    parent = replace(WAITING, cell_id="parent", runs=2)
-    child = replace(WAITING, parent_cell="parent", runs=2)
+    parent = changed(WAITING, cell_id="parent", runs=2)
+    child = changed(WAITING, parent_cell="parent", runs=2)
     assert middle(eta([child, parent], opening=[0.0] * 2)) == pytest.approx(200.0)
 
 
@@ -171,8 +171,8 @@ def test_where_nobody_knows_when_the_first_starts_nothing_is_said() -> None:
 
 
 def test_schedulers_do_not_share_their_slots() -> None:
-    here = replace(RUNNING, grid_id="here", backend="local")
-    there = replace(WAITING, grid_id="there", backend="slurm")
+    here = changed(RUNNING, grid_id="here", backend="local")
+    there = changed(WAITING, grid_id="there", backend="slurm")
     found = estimate(Left(underway=[here], waiting=[there]), HISTORY, 60.0)
     assert found["here"].slots == 1
     assert found["there"].basis is Basis.UNKNOWN
@@ -186,19 +186,19 @@ def alike(**cells: float) -> History:
     facts = CellFacts(kind=Kind("net", "set"), epochs=10)
     return History(
         cells={name: once(seconds) for name, seconds in cells.items()},
-        facts=dict.fromkeys((*cells, "new"), facts) | {"long": replace(facts, epochs=30)},
+        facts=dict.fromkeys((*cells, "new"), facts) | {"long": changed(facts, epochs=30)},
     )
 
 
 def test_a_cell_that_was_never_seen_takes_what_its_backbone_and_dataset_take_by_epochs() -> None:
     known = alike(one=100.0, two=140.0)
-    found = eta([replace(WAITING, cell_id="long")], history=known, opening=[0.0])
+    found = eta([changed(WAITING, cell_id="long")], history=known, opening=[0.0])
     assert found.basis is Basis.ALIKE and middle(found) == pytest.approx(360.0)
 
 
 def test_the_range_is_wider_where_cells_alike_stand_for_the_cell() -> None:
     def width(cell_id: str) -> float:
-        found = eta([replace(WAITING, cell_id=cell_id)], history=alike(one=100.0), opening=[0.0])
+        found = eta([changed(WAITING, cell_id=cell_id)], history=alike(one=100.0), opening=[0.0])
         assert found.low_s is not None and found.high_s is not None
         return found.high_s - found.low_s
 
@@ -206,7 +206,7 @@ def test_the_range_is_wider_where_cells_alike_stand_for_the_cell() -> None:
 
 
 def test_one_run_of_which_nothing_is_known_leaves_the_end_open() -> None:
-    unknown = replace(WAITING, cell_id="nothing")
+    unknown = changed(WAITING, cell_id="nothing")
     found = eta([WAITING, unknown], opening=[0.0])
     assert (found.high_s, found.basis, found.unknown) == (None, Basis.UNKNOWN, 1)
     assert found.low_s == pytest.approx(90.0)
@@ -217,7 +217,7 @@ def test_chance_evens_out_over_many_runs_and_the_machines_day_does_not() -> None
     known = History(cells={"cell": seen})
 
     def doubt(runs: int) -> float:
-        found = eta([replace(WAITING, runs=runs)], history=known, opening=[0.0])
+        found = eta([changed(WAITING, runs=runs)], history=known, opening=[0.0])
         assert found.high_s is not None
         return found.high_s / middle(found) - 1
 

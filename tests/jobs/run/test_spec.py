@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.documents import changed, from_plain, to_plain
+from vtjobs.jobs.documents import from_plain, to_plain
 from vtjobs.jobs.errors import VtjobsError
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
@@ -33,6 +33,7 @@ from vtjobs.jobs.run.spec import (
     seed_label,
     seeds_of,
 )
+from vtjobs.jobs.values import changed
 
 JSON = st.recursive(
     st.none()

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,9 @@ import pytest
 from vtjobs.jobs.atomic_files import read_json, to_json, write_new, write_over
 from vtjobs.jobs.config.host import clean_environment, cpu_count
 from vtjobs.jobs.config.node import Queued
-from vtjobs.jobs.documents import asdict, changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.values import asdict, changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.jobs.workspace.paths import Workspace, WorkspaceUnreadable
@@ -120,7 +120,7 @@ def test_a_grid_whose_agent_waits_for_its_turn_is_given_no_second_turn(
     backend.submit(made)
     assert list(room(backend, ranks=1, gpus=0, slots=1).free.values()) == [1]
     path = backend.workspace.allocation(made.token)
-    write_over(path, to_json(replace(made, handed_on=True).to_dict()))
+    write_over(path, to_json(changed(made, handed_on=True).to_dict()))
     assert list(room(backend, ranks=1, gpus=0, slots=1).free.values()) == [0]
 
 
@@ -271,7 +271,7 @@ def test_an_agent_inherits_of_the_shells_keys_only_what_its_grid_names(
     monkeypatch.setenv("HF_TOKEN", "canary")
     settings = grid_settings(site={"environment": ["WANDB_API_KEY"]})
     room = backend.room(Shape(backend="local"), settings)
-    made = replace(allocation(backend.workspace, 1), site=room.site)
+    made = changed(allocation(backend.workspace, 1), site=room.site)
     write_over(backend.workspace.allocation(made.token), to_json(made.to_dict()))
     backend.queue.add(made)
     Runner(backend.workspace).tick()

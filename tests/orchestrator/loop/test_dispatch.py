@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from vtjobs.db.scheduler_notes import away, note_away, take_turn
 from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import SchedulerUnreachable, Unauthenticated
 from vtjobs.jobs.run.states import AttemptState, FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
 from vtjobs.jobs.workspace.allocation import Place as Allocated
 from vtjobs.jobs.workspace.grid_settings import GridSettings
@@ -272,7 +272,7 @@ def test_an_agent_that_died_in_its_second_try_hands_nothing_on(
     quiet_lab.tick(start=False)
     ledger, token = quiet_lab.context.ledger, quiet_lab.attempts(run_id)[0].token
     again = an_allocation([(run_id, 2)], token="vtj-again")
-    adopt_allocation(ledger, replace(again, inside=Allocated(token=token, index=0)))
+    adopt_allocation(ledger, changed(again, inside=Allocated(token=token, index=0)))
     journal(quiet_lab, run_id, 2, started(attempt=2))
     quiet_lab.tick(start=False)
     ledger.transition(run_id, 2, AttemptState.LOST, source="local", failure=FailureClass.AGENT_DIED)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Room

@@ -1,11 +1,11 @@
 """What the ledger believes against what the scheduler says."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from vtjobs.jobs.run.states import LIVE, AttemptState, FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.orchestrator.backends.base import UNSETTLED_S, JobState, JobView
 from vtjobs.orchestrator.loop.reconcile import NO_RESULT_S, Action, Decision, LiveAttempt, decide
@@ -230,16 +230,16 @@ def test_a_submission_that_never_arrived_and_was_cancelled_meanwhile_is_not_repe
 def test_what_both_queries_lack_is_not_judged_while_news_is_under_way_but_for_an_hour_at_most(
     state: AttemptState,
 ) -> None:
-    view = replace(ended(AttemptState.LOST, FailureClass.AGENT_DIED), is_settled=False)
+    view = changed(ended(AttemptState.LOST, FailureClass.AGENT_DIED), is_settled=False)
     late = NOW - UNSETTLED_S - 1
     assert judged(state, view, heartbeat_at=NOW - 900).decision is Decision.NOTHING
     assert judged(state, view, heartbeat_at=late).decision is Decision.END
-    settled = replace(view, is_settled=True)
+    settled = changed(view, is_settled=True)
     assert judged(state, settled, heartbeat_at=NOW - 900).decision is Decision.END
 
 
 def test_a_waiting_job_is_not_judged_either_for_an_hour_after_its_submission() -> None:
-    view = replace(ended(AttemptState.LOST, FailureClass.NOT_SUBMITTED), is_settled=False)
+    view = changed(ended(AttemptState.LOST, FailureClass.NOT_SUBMITTED), is_settled=False)
     # Once a submission is accepted nothing is launching any more, and a waiting job has no
     # heartbeat.
     queued = LiveAttempt(
@@ -247,19 +247,19 @@ def test_a_waiting_job_is_not_judged_either_for_an_hour_after_its_submission() -
     )
     assert decide(queued, view, now=NOW).decision is Decision.NOTHING
     assert decide(queued, view, now=NOW + UNSETTLED_S).decision is Decision.END
-    assert decide(queued, replace(view, is_settled=True), now=NOW).decision is Decision.END
+    assert decide(queued, changed(view, is_settled=True), now=NOW).decision is Decision.END
 
 
 def test_a_submission_that_nobody_has_heard_of_is_not_repeated_while_news_is_under_way() -> None:
     absent = JobView(state=JobState.ABSENT, is_settled=False)
     attempt = LiveAttempt(state=AttemptState.SUBMITTING, accepted=False, launching_until=NOW - 60)
     assert decide(attempt, absent, now=NOW).decision is Decision.NOTHING
-    assert decide(attempt, replace(absent, is_settled=True), now=NOW).decision is Decision.RESUBMIT
+    assert decide(attempt, changed(absent, is_settled=True), now=NOW).decision is Decision.RESUBMIT
     assert decide(attempt, absent, now=NOW + UNSETTLED_S).decision is Decision.RESUBMIT
 
 
 def test_what_a_scheduler_has_forgotten_is_given_up_when_its_lease_is_over() -> None:
-    view = replace(
+    view = changed(
         ended(AttemptState.LOST, FailureClass.AGENT_DIED), is_settled=False, patience_s=LEASE_S
     )
     assert (

@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +16,7 @@ from vtjobs.db import models as m
 from vtjobs.db.engine import writing
 from vtjobs.jobs.atomic_files import to_json, write_new
 from vtjobs.jobs.errors import SchedulerUnreachable
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Shape, read_allocation
 from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.jobs.workspace.journal import encode
@@ -201,7 +201,7 @@ class Clusters(SleepingBackend):
     def room(self, shape: Shape, settings: GridSettings) -> Room:
         cluster = self.cluster(settings.site)
         self.ask(cluster)
-        return replace(super().room(shape, settings), site={"slots": settings.site.get("slots")})
+        return changed(super().room(shape, settings), site={"slots": settings.site.get("slots")})
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
         (cluster,) = self.by_cluster(places)

@@ -20,10 +20,11 @@ from vtjobs.db import queries
 from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_evaluations
 from vtjobs.jobs.atomic_files import make_folder
-from vtjobs.jobs.documents import changed, from_plain, to_plain
+from vtjobs.jobs.documents import from_plain, to_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.comparing import Change, CompareSettings, Family, OnDiverged, Select, Test
 from vtjobs.jobs.run.selector import Selection, parse_selection
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.grid_settings import Declaration
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.stored_grid import read_grid

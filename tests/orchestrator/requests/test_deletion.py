@@ -1,6 +1,5 @@
 """Grids that are deleted: with what only they have, and whole, however often it is killed."""
 
-import dataclasses
 import shutil
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from vtjobs.db.records import RunRow
 from vtjobs.jobs.atomic_files import to_json, write_new
 from vtjobs.jobs.errors import BadInput, NothingMatched
 from vtjobs.jobs.run.selector import Selection, parse_selection
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Place, read_allocation
 from vtjobs.jobs.workspace.stored_grid import FrozenGrid
 from vtjobs.orchestrator.requests import deletion
@@ -232,7 +232,7 @@ def test_an_allocation_that_no_attempt_is_of_goes_too(done: Lab) -> None:
     (path,) = done.context.workspace.allocations.glob("*.json")
     mine = read_allocation(path)
     assert mine is not None
-    taken_on = dataclasses.replace(
+    taken_on = changed(
         mine,
         token="vtj-inside01",
         tasks=(tuple(task for task in mine.all_tasks if task.run_id == first),),

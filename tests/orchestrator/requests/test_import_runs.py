@@ -1,7 +1,6 @@
 """Results from elsewhere in a workspace: stored whole, counted where they are asked for."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -9,11 +8,11 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.output.notes import notes
 from vtjobs.db.rebuild import rebuild
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput, NothingMatched
 from vtjobs.jobs.imports.layout import Layout
 from vtjobs.jobs.run.comparing import Select
 from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace import stored_grid
 from vtjobs.orchestrator.requests import actions, deletion
 from vtjobs.orchestrator.requests.import_runs import Import, Wanted, prepare_import, store_import
@@ -34,7 +33,7 @@ TINY = TINY_BACKBONE.partition(":")[0]
 def wanted(lab: Lab, text: str = TWO_CELLS, *, name: str = "old", **more: object) -> Wanted:
     path = lab.root.parent / f"{name}.csv"
     path.write_text(text)
-    return replace(Wanted(paths=[path]), **more)  # type: ignore[arg-type]
+    return changed(Wanted(paths=[path]), **more)  # type: ignore[arg-type]
 
 
 def imported(lab: Lab, text: str = TWO_CELLS, **more: object) -> Import:

@@ -4,9 +4,9 @@ import pytest
 
 from vtjobs.db import queries
 from vtjobs.db.engine import reading
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.selector import Selection
 from vtjobs.jobs.run.spec import CellSpec
+from vtjobs.jobs.values import changed
 from vtjobs.orchestrator.views.costs import CellCost, costs, counts_of
 
 from ...support.grids import tiny_grid

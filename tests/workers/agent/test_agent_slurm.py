@@ -3,7 +3,6 @@
 Whose clock counts, why a TERM came, and what is handed on.
 """
 
-import dataclasses
 import signal
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.atomic_files import read_json, to_json, write_over
 from vtjobs.jobs.run.states import ExitCode
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.backends.slurm.on_node import SlurmNode
 
@@ -36,7 +36,7 @@ def is_training(lab: Lab, run_id: str) -> bool:
 
 
 def rewrite(lab: Lab, allocation: Allocation, **changes: object) -> Allocation:
-    made = dataclasses.replace(allocation, **changes)
+    made = changed(allocation, **changes)
     write_over(lab.context.workspace.allocation(made.token), to_json(made.to_dict()))
     return made
 

@@ -1,6 +1,5 @@
 """What an agent hands on when its walltime is near, and what becomes of a refused submission."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.run.states import AttemptState, FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.agent import successor
@@ -54,11 +54,11 @@ def test_what_was_cancelled_or_taken_over_meanwhile_is_not_handed_on(tmp_path: P
 def stopped_at_walltimes(lab: Lab, *, times: int) -> Allocation | None:
     """Let walltimes end a run so often before a new checkpoint; return what is handed on then."""
     (run_id,) = lab.submit(tiny_grid(seeds="1"))
-    allocation = dataclasses.replace(lab.allocate([run_id]), argv=("true", "{token}"))
+    allocation = changed(lab.allocate([run_id]), argv=("true", "{token}"))
     (task,) = allocation.all_tasks
     for number in range(1, times + 1):
         journal(lab, run_id, number, started(attempt=number), ended("timeout", "walltime"))
-    task = dataclasses.replace(task, attempt=times)
+    task = changed(task, attempt=times)
     hosted = HostedRun(lab.context.workspace, allocation, task, Lane(index=0), None)
     hosted.ended = Outcome(state=AttemptState.TIMEOUT, failure=FailureClass.WALLTIME)
     token = hand_on_stopped(lab.context.workspace, allocation, [hosted], [])

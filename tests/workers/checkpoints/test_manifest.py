@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 from vtjobs.workers.agent.resume import (

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.spec import seeds_of
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data import batches
 from vtjobs.workers.data.batches import EvalSource, Order, Position, TensorSource, normalised
 from vtjobs.workers.data.datasets import load

@@ -8,10 +8,10 @@ import torch
 from sklearn.datasets import load_digits
 from torchvision import datasets as published
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import DatasetSettings
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data import datasets
 from vtjobs.workers.data.datasets import labels_of, load, load_part
 from vtjobs.workers.data.image_set import ImageSet

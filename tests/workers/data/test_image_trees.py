@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.states import FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.datasets import DOMAINS, load, load_folder
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.listed import Listed

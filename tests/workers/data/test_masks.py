@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.datasets import load_masks
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.mask_pipeline import (

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as packing
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.coco_file import Annotation, segmentation_of
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.datasets import load_objects
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.object_pipeline import ObjectSamples, ObjectSource, canvas, fitted_size

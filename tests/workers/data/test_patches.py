@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.patches import (  # fmt: skip
     PatchWork,
     as_images,

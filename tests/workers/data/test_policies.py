@@ -10,7 +10,7 @@ import torch
 from timm.data.auto_augment import NAME_TO_OP, auto_augment_transform, rand_augment_transform
 from torch import Tensor
 
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.policies import _OURS, Policy
 
 from ...support.training import run_spec

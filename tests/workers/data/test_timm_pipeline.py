@@ -11,9 +11,9 @@ import pytest
 import torch
 from torchvision.transforms import autoaugment
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.run.states import FailureClass
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.batches import Finish, Order, Position, TensorSource, normaliser
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.data.image_set import ImageSet

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.settings import HeadSettings
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.values import changed
 from vtjobs.workers.heads.base import build_head, weight_at
 from vtjobs.workers.models.tokens import Grid
 from vtjobs.workers.own_parts import OwnPartError

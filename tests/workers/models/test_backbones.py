@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import BackboneSettings, ModelShape, Weights
+from vtjobs.jobs.values import changed
 from vtjobs.workers.checkpoints.weights import load_weights, read_weights, start_from
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build

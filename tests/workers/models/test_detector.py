@@ -11,9 +11,9 @@ from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import MultiScaleRoIAlign, roi_align
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import ModelShape
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.objects import Objects, no_objects
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build, not_decayed

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import ModelShape
+from vtjobs.jobs.values import changed
 from vtjobs.workers.models.backbones import build, not_decayed
 from vtjobs.workers.models.pyramid import _Halved
 from vtjobs.workers.models.segmenter import MaskLogits, Segmenter, _pooled

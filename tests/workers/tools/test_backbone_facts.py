@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.backbone_facts import Facts, Question
 from vtjobs.jobs.run.settings import BackboneSettings, HeadSettings, ModelShape, Weights
+from vtjobs.jobs.values import changed
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.backbone_facts import describe
 

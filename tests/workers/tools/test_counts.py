@@ -1,6 +1,6 @@
 """What is counted of a cell's model."""
 
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.workers.tools.counts import count
 
 from ...support.training import VIT, run_spec

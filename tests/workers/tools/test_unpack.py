@@ -7,7 +7,6 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.archives import sources
 from vtjobs.jobs.grid.dataset_files import FETCHED, remedy
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.tools import unpack as module
@@ -86,8 +86,8 @@ def sized(patch: pytest.MonkeyPatch, name: str, **facts: int) -> None:
     for key, value in facts.items():
         patch.setitem(catalogue.datasets()[name], key, value)
     known = sources()[name]
-    loose = tuple(replace(archive, md5=None) for archive in known.archives)
-    patch.setattr(module, "sources", lambda: {name: replace(known, archives=loose)})
+    loose = tuple(changed(archive, md5=None) for archive in known.archives)
+    patch.setattr(module, "sources", lambda: {name: changed(known, archives=loose)})
 
 
 @pytest.fixture
@@ -272,8 +272,8 @@ def test_a_damaged_archive_is_an_error_wherever_the_damage_is(
     sized(monkeypatch, "cub200")
     known = module.sources()["cub200"]
     file = f"CUB_200_2011.{suffix}"
-    archive = replace(known.archives[0], file=file)
-    monkeypatch.setattr(module, "sources", lambda: {"cub200": replace(known, archives=(archive,))})
+    archive = changed(known.archives[0], file=file)
+    monkeypatch.setattr(module, "sources", lambda: {"cub200": changed(known, archives=(archive,))})
     content = np.random.default_rng(0).bytes(1 << 16)
     if suffix == "zip":
         with zipfile.ZipFile(tmp_path / file, "w", zipfile.ZIP_DEFLATED) as zipped:

@@ -10,11 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
-from vtjobs.jobs.documents import changed, from_plain
+from vtjobs.jobs.documents import from_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.pictures import Pictures
 from vtjobs.jobs.run.settings import HeadSettings
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.checkpoints.final_weights import NoWeights, final_of
 from vtjobs.workers.checkpoints.manifest import STATE

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid.heads import HEADS
 from vtjobs.jobs.run.settings import BackboneSettings, HeadSettings
+from vtjobs.jobs.values import changed
 from vtjobs.workers.training.compiled import compiled
 from vtjobs.workers.training.trainee import blank
 

@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.grid.image_folder import file_sha256
 from vtjobs.jobs.run.settings import BackboneSettings, DistillParameters, Token, Weights
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.values import changed
 from vtjobs.workers.checkpoints.manifest import MODEL
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.workers.data import batches
 from vtjobs.workers.data.batches import EvalSource
 from vtjobs.workers.data.image_set import ImageSet

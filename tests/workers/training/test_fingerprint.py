@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.jobs.run.spec import STREAMS, RunSpec, seeds_of
+from vtjobs.jobs.values import changed
 from vtjobs.workers.training import fingerprint, loop
 
 from ...support.training import CONVNET, EVERYTHING, VIT, run_spec, training

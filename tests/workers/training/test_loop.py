@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.values import changed
 from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.data.batches import EvalSource, normaliser
 from vtjobs.workers.data.datasets import load

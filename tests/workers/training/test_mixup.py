@@ -5,7 +5,7 @@ import pytest
 import torch
 from timm.data.mixup import Mixup
 
-from vtjobs.jobs.documents import changed
+from vtjobs.jobs.values import changed
 from vtjobs.workers.training.mixup import make_mixup
 
 from ...support.training import run_spec

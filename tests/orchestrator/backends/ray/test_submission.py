@@ -1,7 +1,6 @@
 """What a Ray job asks for and runs."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from vtjobs.jobs.atomic_files import current_umask
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import SubmitOutcome
@@ -82,7 +82,7 @@ def test_nodes_that_failed_a_run_before_are_avoided_where_others_are_left(tmp_pa
 
 
 def test_a_job_shows_nothing_but_its_grid_and_size(tmp_path: Path) -> None:
-    made = replace(allocation(), data_root="/data")
+    made = changed(allocation(), data_root="/data")
     found = request(made, Workspace(tmp_path))
     assert found["metadata"].keys() == {"vtjobs_grid", "vtjobs_runs", "vtjobs_kind"}
     assert str(tmp_path) not in str(found["metadata"]) and "/data" not in str(found)

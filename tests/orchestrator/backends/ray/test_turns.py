@@ -1,11 +1,10 @@
 """Which allocations on Ray wait for what an agent has."""
 
-from dataclasses import replace
-
 import pytest
 
 from vtjobs.jobs.atomic_files import to_json, write_new, write_over
 from vtjobs.jobs.config.node import Queued
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.ray.api import Api
@@ -87,7 +86,7 @@ def test_a_job_that_waits_is_seen_by_who_has_what_it_lacks(
     # A node where somebody else has half is no use to a run of the whole.
     head.answers["/api/cluster_status"] = {"data": {}}
     path = quiet_workspace.allocation(other.token)
-    write_over(path, to_json(replace(other, site={**other.site, "gpus": 2}).to_dict()))
+    write_over(path, to_json(changed(other, site={**other.site, "gpus": 2}).to_dict()))
     assert len(queue(Api(head.address), quiet_workspace, mine.token, deadline_s=10)) == 2
     head.answers["/api/cluster_status"] = {"data": {"clusterStatus": report}}
     assert len(queue(Api(head.address), quiet_workspace, mine.token, deadline_s=10)) == 1

@@ -6,12 +6,12 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import SubmitOutcome
@@ -96,7 +96,7 @@ def test_first_attempts_wait_for_jobs_of_others_and_later_ones_do_not(
     given = allocation(site={"dependency": ["afterok:12", "after:13+5"]}, after=("34",))
     found = named(job.submission(given, workspace))
     assert found["dependency"] == "afterany:34,afterok:12,after:13+5"
-    again = replace(given, tasks=((Task(run_id="0" * 16, attempt=2, grid_id="g"),),))
+    again = changed(given, tasks=((Task(run_id="0" * 16, attempt=2, grid_id="g"),),))
     assert named(job.submission(again, workspace))["dependency"] == "afterany:34"
     assert "--dependency=afterany:{job}" in job.successor(given, workspace)
 

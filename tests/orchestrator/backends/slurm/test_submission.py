@@ -1,12 +1,12 @@
 """What became of a submission."""
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.values import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome
@@ -194,7 +194,7 @@ def test_a_bad_node_is_better_than_none_and_a_slow_no_for_its_sake_is_not_for_go
     sbatch.answers(
         "sbatch", f'case "$*" in *--exclude*) {no};; *) echo "Submitted batch job 7";; esac'
     )
-    found = submit(replace(given(), exclude=("gpu1",)), workspace)
+    found = submit(changed(given(), exclude=("gpu1",)), workspace)
     assert (found.outcome, len(sbatch.calls("sbatch"))) == (outcome, calls)
 
 
