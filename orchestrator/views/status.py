@@ -117,9 +117,6 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
         settings = queries.grid_settings(connection)
         tagged = tags.of_targets(connection, settings)
         held = {grid_id: runs for grid_id in settings if (runs := words.held(grid_id))}
-        rows = alike(connection, selection, held=held)
-        if not rows and (unknown := selected.absent(connection, selection)):
-            raise NothingMatched("\n".join(unknown))
         listed = [
             grid_id
             for grid_id, facts in settings.items()
@@ -127,8 +124,14 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
         ]
         # The row of a grid that is named has all of its runs: a name alone means the newest grid.
         of_rows = changed(selection, names=()) if listed else selection
+        in_grids = alike(connection, of_rows, by_grid=True, held=held)
+        # The grid whose settings hold for a run has it once.
+        once = [row for row in in_grids if row.of_grid == row.grid_id]
+        rows = alike(connection, selection, held=held) if listed else once
+        if not rows and (unknown := selected.absent(connection, selection)):
+            raise NothingMatched("\n".join(unknown))
         by_grid: dict[str | None, list[AlikeRow]] = defaultdict(list)
-        for row in alike(connection, of_rows, by_grid=True, held=held):
+        for row in in_grids:
             by_grid[row.of_grid].append(row)
         damaged = queries.damaged_journals(connection)
         spent = _spent(connection, selection) if rows else None
