@@ -1,5 +1,6 @@
 """Every path of a workspace, and the claims and cancels that fence the attempts of a run."""
 
+import contextlib
 import grp
 import os
 import pwd
@@ -14,6 +15,7 @@ from typing import Any
 from ..atomic_files import (
     is_shared,
     make_folder,
+    open_file,
     read_cache,
     read_json,
     share_folder,
@@ -130,11 +132,37 @@ class RunFolder(Value, frozen=True):
         make_folder(self.cancels)
         if self.highest_claim() >= number:
             return False
-        return touch_new(self.claims / f"{number:04d}") and self.highest_claim() == number
+        if not touch_new(self.claims / f"{number:04d}") or self.highest_claim() != number:
+            return False
+        self.withdraw()
+        return True
+
+    def offer(self) -> None:
+        """Tell agents that look for work of a run that was submitted before: a try was granted, or
+        one did not start. It holds until the next claim or cancel.
+
+        So they need not look at every run of a grid. A hint alone: a pass needs none.
+        """
+        with contextlib.suppress(OSError, WorkspaceUnreadable):
+            if not self._offer.parent.is_dir():
+                # Where the file system is away, folders would be made at its path.
+                self.workspace.check()
+                make_folder(self._offer.parent)
+            os.close(open_file(self._offer, os.O_WRONLY))
+
+    def withdraw(self) -> None:
+        """Take back what `offer` told."""
+        with contextlib.suppress(OSError):
+            self._offer.unlink(missing_ok=True)
+
+    @property
+    def _offer(self) -> Path:
+        return self.workspace.offers / self.path.name
 
     def cancel(self, number: int) -> None:
         """Forbid every attempt up to this one to start or to go on."""
         touch_new(make_folder(self.cancels) / f"{number:04d}")
+        self.withdraw()
 
     def all_grants(self) -> list[tuple[int, bool]]:
         """Return, oldest first, up to which attempt ends no longer count, and whether to start from
@@ -223,6 +251,18 @@ class Workspace(Value, frozen=True):
     @property
     def allocations(self) -> Path:
         return self.root / "allocations"
+
+    @property
+    def offers(self) -> Path:
+        """A file for each run that may be taken on though a scheduler was given it before."""
+        return self.root / "offers"
+
+    def offered(self) -> set[str]:
+        """Return the runs that may be taken on though a scheduler was given them before."""
+        try:
+            return set(os.listdir(self.offers))
+        except OSError:
+            return set()
 
     @property
     def tags(self) -> Path:

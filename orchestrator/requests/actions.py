@@ -142,6 +142,7 @@ def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
         folder = context.workspace.run(run_id)
         number = max(_highest(folder), submitted.get(run_id, 0))
         touch_new(make_folder(folder.grants) / f"{number:04d}{kind}")
+        folder.offer()
         return number
 
     granted = _for_each(done.run_ids, grant)

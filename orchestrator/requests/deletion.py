@@ -204,6 +204,7 @@ def _forget(
         left[token] = _without(content, set(runs))
         _take_out(workspace, token, set(runs))
     for run_id in runs:
+        workspace.run(run_id).withdraw()
         with contextlib.suppress(FileNotFoundError):
             os.rename(workspace.run(run_id).path, folder / run_id)
     _remove_tags(context, {grid_id, *runs})

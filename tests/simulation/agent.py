@@ -298,10 +298,12 @@ class Hosted:
         workspace, task = self.agent.cluster.workspace, self.task
         write_spec(workspace, task.grid_id, task.run_id)
         if kept := closed(workspace, task.grid_id)(task.run_id):
+            self.folder.offer()
             self.end(AttemptState.SUPERSEDED, FailureClass.SKIPPED, kept.text)
         elif self.folder.highest_cancel() >= task.attempt:
             self.end(AttemptState.CANCELLED, FailureClass.CANCELLED, "cancelled by the user")
         elif task.parent is not None and completed_by(workspace.run(task.parent), 1 << 30) is None:
+            self.folder.offer()
             self.end(
                 AttemptState.SUPERSEDED,
                 FailureClass.SKIPPED,

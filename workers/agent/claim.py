@@ -23,6 +23,7 @@ def claim_or_refuse(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome 
     """
     folder, number = workspace.run(task.run_id), task.attempt
     if kept := closed(workspace, task.grid_id)(task.run_id):
+        folder.offer()
         return _superseded(FailureClass.SKIPPED, kept.text)
     if folder.highest_cancel() >= number:
         return Outcome(
@@ -31,6 +32,7 @@ def claim_or_refuse(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome 
             signature="cancelled by the user",
         )
     if spec.init_from is not None and completed_by(workspace.run(spec.init_from), 1 << 30) is None:
+        folder.offer()
         return _superseded(FailureClass.SKIPPED, f"parent {spec.init_from} has not completed")
     is_ours = folder.highest_claim() == number if task.is_claimed else folder.claim(number)
     if not is_ours:

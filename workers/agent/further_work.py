@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.node import OnNode
@@ -47,6 +48,14 @@ def _may_be_at_work(folder: RunFolder) -> bool:
     """
     newest = folder.highest_claim()
     return newest > 0 and read_attempt(folder, newest).end is None
+
+
+def _was_skipped(folder: RunFolder, task: Task) -> bool:
+    """Whether an attempt did not start, because its parent was not done or a marker held it."""
+    # It says so first and nothing else, and journals of others may be long.
+    line = read_first(folder.journal(task.attempt, 0))
+    first = None if line is None else typed(line)
+    return isinstance(first, End) and first.failure is FailureClass.SKIPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +105,6 @@ class FurtherWork:
         self._alike: set[str] = set()
         # The same by grid, class and signature.
         self._blamed: dict[tuple[str, FailureClass, str], set[str]] = {}
-        # Attempts that were not skipped, by run and number: what their journals begin with says so.
-        self._begun: set[tuple[str, int]] = set()
 
     def after(
         self,
@@ -233,6 +240,8 @@ class FurtherWork:
             # Whoever makes the next pass trips the grid's breaker.
             return None
         self._submissions.refresh()
+        offered = self.workspace.offered()
+        has_completed = cache(self._has_completed)
         for grid_id in self._grids:
             settings = read_settings(self.workspace, grid_id)
             if settings is None or not self._is_as_asked(settings):
@@ -240,13 +249,22 @@ class FurtherWork:
             stored = read_json(self.workspace.grid(grid_id) / "runs.json") or {"runs": []}
             why_closed = closed(self.workspace, grid_id)
             for run_id, _, _, parent in stored["runs"]:
+                # Of most runs a scheduler has been given the newest attempt: no file is asked.
+                is_new = self._submissions.newest(run_id) is None
+                if not (is_new or run_id in offered) or why_closed(run_id) is not None:
+                    continue
+                if parent is not None and not has_completed(parent):
+                    continue
                 task = self._unsubmitted(run_id, grid_id, parent)
-                if task is None or why_closed(run_id) is not None:
+                if task is None:
                     continue
                 if taken := self._take(task, here=here):
                     return taken
         self._search_at = self.clock() + SEARCH_EVERY_S
         return None
+
+    def _has_completed(self, run_id: str) -> bool:
+        return completed_by(self.workspace.run(run_id), 1 << 30) is not None
 
     def _unsubmitted(self, run_id: str, grid_id: str, parent: str | None) -> Task | None:
         """Return the attempt that a run waits for, where no scheduler has been given it."""
@@ -255,16 +273,10 @@ class FurtherWork:
         granted, clean = grants[-1] if grants else (0, False)
         if newest is None and folder.attempts():
             return None
-        if (
-            newest is not None
-            and granted < newest.attempt
-            and not self._was_skipped(folder, newest)
-        ):
+        if newest is not None and granted < newest.attempt and not _was_skipped(folder, newest):
             # A scheduler has it, or it has ended: then its own agent retries it.
             return None
         if folder.highest_cancel() > granted or _may_be_at_work(folder):
-            return None
-        if parent is not None and completed_by(self.workspace.run(parent), 1 << 30) is None:
             return None
         return Task(
             run_id=run_id,
@@ -274,21 +286,6 @@ class FurtherWork:
             micro_split=newest.micro_split if newest else 1,
             parent=parent,
         )
-
-    def _was_skipped(self, folder: RunFolder, task: Task) -> bool:
-        """Whether an attempt did not start, because its parent was not done or a marker held it."""
-        key = (task.run_id, task.attempt)
-        if key in self._begun:
-            return False
-        # What was skipped says so first and nothing else: to look for work is to ask every run of
-        # the grid, whose journals may be long.
-        line = read_first(folder.journal(task.attempt, 0))
-        first = None if line is None else typed(line)
-        if isinstance(first, End) and first.failure is FailureClass.SKIPPED:
-            return True
-        if first is not None:
-            self._begun.add(key)
-        return False
 
     def _take(self, task: Task, *, here: bool = True) -> Task | None:
         """Claim the run and write that down; None where somebody else was faster."""

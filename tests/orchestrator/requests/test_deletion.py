@@ -174,6 +174,13 @@ def test_it_is_written_down_that_a_grid_was_deleted(done: Lab) -> None:
     assert '"tiny-' in line and "@" in line
 
 
+def test_no_hint_of_a_deleted_run_is_left_to_agents(done: Lab) -> None:
+    runs = rows(done)
+    done.run(runs[0].run_id).offer()
+    delete(done, "tiny")
+    assert not done.context.workspace.offered()
+
+
 def test_a_grid_that_was_deleted_can_be_submitted_again(done: Lab) -> None:
     delete(done, "tiny")
     complete(done, done.submit(tiny_grid()))

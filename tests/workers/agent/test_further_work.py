@@ -1,5 +1,6 @@
 """What an agent takes on when it has served what it was given."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from vtjobs.jobs.config.node import OnNode
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Task
 from vtjobs.jobs.workspace.markers import Marker, closed
+from vtjobs.jobs.workspace.paths import Workspace
+from vtjobs.jobs.workspace.stored_grid import read_spec, write_spec
 from vtjobs.orchestrator.requests import actions
 from vtjobs.workers.agent import further_work
+from vtjobs.workers.agent.claim import claim_or_refuse
 from vtjobs.workers.agent.further_work import FurtherWork
 
 from ...support.grids import tiny_grid
@@ -127,11 +131,103 @@ def test_a_look_reads_no_whole_journal_of_a_run_that_has_begun(
     quiet_lab.allocate(runs[1:])
     for run_id, ends in zip(runs, ([ended("completed")], [ended("completed")], []), strict=True):
         quiet_lab.run(run_id).claim(1)
+        quiet_lab.run(run_id).offer()
         journal(quiet_lab, run_id, 1, started(), scored(50.0), *ends)
     read: list[str] = []
     monkeypatch.setattr(further_work, "read_attempt", lambda folder, _: read.append(folder))
     assert work.next() is None
     assert not read
+
+
+def test_a_run_that_a_marker_kept_from_starting_is_offered_to_who_looks(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="2"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    (task,) = quiet_lab.allocate(runs[1:]).all_tasks
+    actions.hold(quiet_lab.context, runs[1:])
+    workspace, folder = quiet_lab.context.workspace, quiet_lab.run(runs[1])
+    write_spec(workspace, task.grid_id, runs[1])
+    refusal = claim_or_refuse(workspace, task, read_spec(folder))
+    assert refusal is not None and refusal.failure is FailureClass.SKIPPED
+    journal(quiet_lab, runs[1], 1, ended("superseded", "skipped"))
+    assert workspace.offered() == {runs[1]}
+    assert work.next() is None, "it is held"
+    actions.release(quiet_lab.context, runs[1:])
+    work._search_at = 0.0
+    taken = work.next()
+    assert taken is not None and (taken.run_id, taken.attempt) == (runs[1], 2)
+
+
+@pytest.mark.parametrize("seeds", ["3", "30"])
+def test_to_look_for_work_asks_no_file_of_a_run_that_a_scheduler_was_given(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch, seeds: str
+) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds=seeds))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    quiet_lab.allocate(runs[1:])
+    asked: list[str] = []
+    monkeypatch.setattr(work.workspace.__class__, "run", lambda _, run_id: asked.append(run_id))
+    assert work.next() is None
+    assert not asked
+
+
+def test_a_parent_with_several_children_is_asked_once_in_a_look(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1)
+    text = text.replace("heads: [supervised], init", "heads: [supervised, relvit], init")
+    parent, *children = quiet_lab.submit(text)
+    work = further(quiet_lab, quiet_lab.allocate([parent]))
+    asked: list[Path] = []
+    monkeypatch.setattr(further_work, "completed_by", lambda folder, _: asked.append(folder.path))
+    assert work.next() is None
+    assert (len(children), asked) == (2, [quiet_lab.run(parent).path])
+
+
+def test_a_workspace_of_an_older_version_has_hints_too(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    workspace = quiet_lab.context.workspace
+    assert not workspace.offers.exists()
+    quiet_lab.run(run_id).offer()
+    assert workspace.offered() == {run_id}
+
+
+def test_a_workspace_that_is_away_gets_no_hint_and_no_folder(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "away")
+    workspace.run("0123456789abcdef").offer()
+    assert not workspace.root.exists() and not workspace.offered()
+
+
+def test_hints_that_cannot_be_listed_keep_no_new_run_from_being_taken_on(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="2"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    quiet_lab.context.workspace.offers.write_text("no folder")
+    task = work.next()
+    assert task is not None and task.run_id == runs[1]
+
+
+def test_a_cancel_takes_the_hint_back(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.run(run_id).offer()
+    quiet_lab.run(run_id).cancel(1)
+    assert not quiet_lab.context.workspace.offered()
+
+
+def test_a_hint_that_is_lost_leaves_a_granted_try_to_a_pass(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="2", extra="retries: 0"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    quiet_lab.allocate(runs[1:])
+    quiet_lab.run(runs[1]).claim(1)
+    journal(quiet_lab, runs[1], 1, started(), ended("failed", FailureClass.CRASH))
+    quiet_lab.tick(start=False)
+    actions.retry(quiet_lab.context, runs[1:], clean=False)
+    offer = quiet_lab.context.workspace.offers / runs[1]
+    offer.unlink()
+    assert work.next() is None
+    quiet_lab.run(runs[1]).offer()
+    work._search_at = 0.0
+    task = work.next()
+    assert task is not None and (task.run_id, task.attempt) == (runs[1], 2)
+    assert not offer.exists(), "a claim ends it"
 
 
 def test_two_agents_never_take_on_the_same_run(quiet_lab: Lab) -> None:
@@ -174,6 +270,7 @@ def test_a_stage_that_started_too_early_is_taken_on_once_its_parent_has_complete
     work = further(quiet_lab, quiet_lab.allocate([parent]))
     quiet_lab.allocate([child])
     journal(quiet_lab, child, 1, ended("superseded", "skipped"))
+    quiet_lab.run(child).offer()
     quiet_lab.run(parent).claim(1)
     journal(quiet_lab, parent, 1, started(), ended("completed"))
     work.after(work.allocation.all_tasks[0], AttemptState.COMPLETED, None)
