@@ -179,6 +179,8 @@ def main() -> None:
         code = error.exit_code
     if code == INTERRUPTED:
         _write("interrupted", to_stderr=True)
+    # At its end the interpreter looks for cycles once more. `db` closes its connections itself.
+    gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
 
 

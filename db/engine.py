@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from ..jobs.atomic_files import make_folder
 from ..jobs.errors import BadInput, LedgerUnreachable, VtjobsError
 from . import postgres
+from .closing import closed_at_exit
 
 # The newest file in migrations/versions; a test holds it against alembic's own head.
 SCHEMA_VERSION = "0007"
@@ -145,7 +146,7 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
         engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
         event.listen(engine, "connect", _sqlite_connect)
         event.listen(engine, "begin", _sqlite_begin)
-        return engine
+        return closed_at_exit(engine)
     return postgres.make_engine(url, busy_s=BUSY_TIMEOUT_S)
 
 
@@ -153,7 +154,7 @@ def _read_only(url: URL, path: Path) -> Engine:
     """Open a SQLite file that belongs to somebody else."""
     engine = create_engine(url, creator=lambda: Reader(str(path)))
     event.listen(engine, "begin", _begin_to_read)
-    return engine
+    return closed_at_exit(engine)
 
 
 def _begin_to_read(connection: Connection) -> None:

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
 
 from ..jobs.errors import LedgerUnreachable
+from .closing import closed_at_exit
 
 CONNECT_TIMEOUT_S = 5
 
@@ -59,7 +60,7 @@ def make_engine(url: URL, *, busy_s: float) -> Engine:
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
-    return engine
+    return closed_at_exit(engine)
 
 
 def _ask(raw: Any, wait: str) -> dict[str, Any]:

@@ -92,6 +92,15 @@ def test_status_imports_nothing_heavy(trained: Cli) -> None:
     assert not loaded & {*heavy, "sqlalchemy.dialects.postgresql", "psycopg"}
 
 
+def test_a_command_closes_the_ledger_before_its_process_ends(trained: Cli) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "vtjobs.cli", "status"],
+        capture_output=True, check=True, cwd=trained.folder, env=trained.environment(),
+    )  # fmt: skip
+    files = [path.name for path in trained.workspace.glob("ledger.sqlite*")]
+    assert files == ["ledger.sqlite"], "the last one to close it writes its log back"
+
+
 def test_status_counts_every_state(trained: Cli) -> None:
     document = trained.json("status")
     assert document["schema_version"] == 1

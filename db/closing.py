@@ -1,0 +1,24 @@
+"""Connections that are closed before a process ends."""
+
+import atexit
+import weakref
+
+from sqlalchemy import Engine
+
+_open: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def closed_at_exit(engine: Engine) -> Engine:
+    """Return the engine, whose idle connections are closed when the process ends.
+
+    The last process that closes a SQLite file writes its log back. Commands leave the interpreter
+    no time to find connections among its garbage.
+    """
+    _open.add(engine)
+    return engine
+
+
+@atexit.register
+def _close() -> None:
+    for engine in list(_open):
+        engine.dispose()
