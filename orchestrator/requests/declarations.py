@@ -3,13 +3,16 @@
 Kept with the moment, and later changes with their reasons.
 """
 
+import json
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from ...db import lookups, queries
 from ...db.engine import reading
+from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput
-from ...jobs.run.comparing import Change
+from ...jobs.run.comparing import Change, CompareSettings
 from ...jobs.units import plural
 from ...jobs.values import changed
 from ...jobs.workspace.grid_settings import Declaration, DeclaredCells
@@ -139,7 +142,7 @@ def _now(context: Context, frozen: FrozenGrid, earlier: Sequence[Declaration]) -
 def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
     day = time.strftime("%Y-%m-%d", time.localtime(last.at))
     if not is_same:
-        message = f"compare: differs from the declaration of {day}"
+        message = f"{_others(last.compare, this.compare)}: not as declared on {day}"
         message += f", and {this.started} of {this.runs} runs have started"
         return f'{message}. Restore it, or give the reason for the change: --amend "REASON"'
     message = f"{_difference(last.design, this.design)}: not as declared on {day}"
@@ -150,6 +153,20 @@ def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
         ' then): --amend "REASON"'
     )
     return f"{message}. {fix}"
+
+
+def _others(before: CompareSettings | None, after: CompareSettings | None) -> str:
+    """Say which keys of `compare` have another value."""
+    if before is None or after is None:
+        return "compare" if before is None else "compare, which is gone"
+    was = to_plain(before)
+    keys = [(key, was[key], value) for key, value in to_plain(after).items() if was[key] != value]
+    return ", ".join(f"compare.{key} ({_text(old)}, now {_text(new)})" for key, old, new in keys)
+
+
+def _text(value: Any) -> str:
+    """Return a value as a grid file has it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _difference(before: Sequence[DeclaredCells], after: Sequence[DeclaredCells]) -> str:

@@ -81,12 +81,13 @@ def test_seeds_go_back_freely_before_the_first_run(quiet_lab: Lab) -> None:
 def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: Lab) -> None:
     lab.submit(_grid("{alpha: 0.05}"))
     lab.finish()
-    with pytest.raises(
-        BadInput, match=r"compare: differs from the declaration of .*, and 2 of 2 runs have started"
-    ):
+    changes = (
+        r"^compare.alpha \(0.05, now 0.1\): not as declared on .*, and 2 of 2 runs have started"
+    )
+    with pytest.raises(BadInput, match=changes):
         submit(lab.context, lab.prepare(_grid("{alpha: 0.1}")))
     assert _plan(lab).alpha == 0.05
-    with pytest.raises(BadInput, match="differs from the declaration"):
+    with pytest.raises(BadInput, match=r"^compare, which is gone: not as declared"):
         submit(lab.context, lab.prepare(_grid(None)))
     first, second = _declared(lab, _grid("{alpha: 0.1}"), amend="the reviewers asked")
     assert (first.reason, second.reason, second.started) == (
