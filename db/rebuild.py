@@ -15,9 +15,10 @@ from ..jobs.atomic_files import fsync_folder
 from ..jobs.errors import DamagedFile
 from ..jobs.run.states import LIVE
 from ..jobs.workspace.allocation import Allocation, read_allocation
-from ..jobs.workspace.paths import Request, Workspace
+from ..jobs.workspace.paths import Workspace
 from ..jobs.workspace.stored_grid import FrozenGrid, first_submitted_at, grid_ids, read_grid
 from ..jobs.workspace.tags import tags_of
+from ..jobs.workspace.user_requests import Request, requests_of
 from . import models as m
 from . import tags
 from .adopt_allocations import adopt_allocation
@@ -47,7 +48,7 @@ def rebuild(
         found["grids"] += 1
         progress("grids", found["grids"])
     found["runs"] = len(runs)
-    open_ = {run_id: asked for run_id in runs if (asked := workspace.run(run_id).requests())}
+    open_ = {run_id: asked for run_id in runs if (asked := requests_of(workspace.run(run_id)))}
     found["allocations"], found["events"] = _adopt(
         ledger, workspace, _allocations(workspace), open_
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from .support.house import sources
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "web", "workers")
 # Alembic runs this one itself.
@@ -80,3 +82,8 @@ def test_the_agent_imports_without_torch_and_without_a_database() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+def test_no_module_of_the_product_is_longer_than_a_reader_wants() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in sources(ROOT)}
+    assert [f"{path.relative_to(ROOT)}: {n}" for path, n in lengths.items() if n > 400] == []

@@ -14,8 +14,7 @@ from ..values import field
 STAGE = "stage"
 
 Task = Literal["classification", "segmentation", "detection"]
-"""What a dataset's labels are: a class for each image, a mask with a class for each pixel, or the
-objects of an image, each with a class, a box and a mask."""
+"""What labels are: an image's class, a mask of classes, or objects with classes, boxes, masks."""
 CLASSIFICATION: Task = "classification"
 Pipeline = Literal["tensor", "pil", "hybrid"]
 """What augments training images: the device, loader workers with Pillow, or both."""

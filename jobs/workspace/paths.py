@@ -45,19 +45,6 @@ class WorkspaceReadOnly(WorkspaceUnreadable):
     """The workspace is this user's and cannot be written: nothing was changed."""
 
 
-class Request(Value, frozen=True, kw_only=True):
-    """What a user asked for of a run."""
-
-    number: int
-    """The attempt that it covers."""
-    word: str
-    """cancel, retry or rerun."""
-    at: float
-    """When, in seconds since 1970."""
-    by: str
-    """The user's name."""
-
-
 class RunFolder(Value, frozen=True):
     """The paths of one run.
 
@@ -169,21 +156,7 @@ class RunFolder(Value, frozen=True):
         nothing then.
         """
         # Of two at one number the one from nothing holds: going on would ignore what was asked for.
-        return sorted((number, clean) for number, clean, _ in _marks(self.grants))
-
-    def requests(self) -> list[Request]:
-        """Return what users asked for, in the order of the attempts that it covers.
-
-        A cancel comes before a try that was granted at the same number: only a run that has
-        nothing live can be granted one.
-        """
-        found = []
-        for folder, plain in ((self.cancels, "cancel"), (self.grants, "retry")):
-            for number, clean, path in _marks(folder):
-                facts, word = path.stat(), "rerun" if clean else plain
-                name = user_name(facts.st_uid)
-                found.append(Request(number=number, word=word, at=facts.st_mtime, by=name))
-        return sorted(found, key=lambda item: (item.number, item.word))
+        return sorted((number, clean) for number, clean, _ in marks(self.grants))
 
     def attempts(self) -> list[int]:
         """Return the numbers of the attempts that left a folder."""
@@ -206,7 +179,7 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def _marks(folder: Path) -> list[tuple[int, bool, Path]]:
+def marks(folder: Path) -> list[tuple[int, bool, Path]]:
     """Return the attempts that a folder has a mark of, whether it is `-clean`, and its path.
 
     What somebody's editor or NFS has left there is no mark.

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from vtjobs.jobs.atomic_files import make_folder, read_json, touch_new, write_new, write_over
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace, WorkspaceUnreadable
+from vtjobs.jobs.workspace.user_requests import requests_of
 
 
 def race(folder: Path, number: int, barrier: Barrier, won: Path) -> None:
@@ -82,7 +83,7 @@ def test_what_users_asked_for_is_told_with_the_time_and_the_user(tmp_path: Path)
         (folder.grants / name).touch()
     (folder.cancels / "0003~").touch()
     os.utime(folder.cancels / "0003", (50.0, 50.0))
-    found = folder.requests()
+    found = requests_of(folder)
     order = [(1, "retry"), (3, "cancel"), (3, "rerun"), (3, "retry")]
     assert [(item.number, item.word) for item in found] == order
     assert found[1].at == 50.0
@@ -112,7 +113,7 @@ def test_what_is_no_mark_of_ours_grants_and_requests_nothing(tmp_path: Path) -> 
     for name in (".nfs0001", "0003~", "0003-clean.swp", "²", "0004", "0005-clean"):
         (folder.grants / name).touch()
     assert folder.all_grants() == [(4, False), (5, True)]
-    assert [(found.number, found.word) for found in folder.requests()] == [
+    assert [(found.number, found.word) for found in requests_of(folder)] == [
         (4, "retry"),
         (5, "rerun"),
     ]
