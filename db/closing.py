@@ -1,6 +1,7 @@
 """Connections that are closed before a process ends."""
 
 import atexit
+import signal
 import weakref
 
 from sqlalchemy import Engine
@@ -20,5 +21,7 @@ def closed_at_exit(engine: Engine) -> Engine:
 
 @atexit.register
 def _close() -> None:
+    # A Ctrl-C at this moment could only leave a log beside its file.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for engine in list(_open):
         engine.dispose()

@@ -1,14 +1,11 @@
 """From a URL to a checked connection: pragmas, locks, network file systems, schema version."""
 
 import contextlib
-import fcntl
 import os
 import sqlite3
-import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine, create_engine, event, text
@@ -17,18 +14,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from ..jobs.atomic_files import make_folder
 from ..jobs.errors import BadInput, LedgerUnreachable, VtjobsError
-from . import postgres
+from . import foreign_file, postgres
 from .closing import closed_at_exit
 
 # The newest file in migrations/versions; a test holds it against alembic's own head.
 SCHEMA_VERSION = "0007"
 
 BUSY_TIMEOUT_S = 30
-# How long a reader waits for a log that is being opened.
-OPENING_S = 2.0
-
-# Offset and length of the bytes that SQLite locks while a file is read (its file format, os.h).
-SHARED_BYTES = (0x40000002, 510)
 
 # PostgreSQL's advisory lock that a writer holds until its transaction ends.
 WRITER_LOCK = 7089301
@@ -141,69 +133,13 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
         path = Path(str(url.database))
         refuse_network(path, file_system_of(path))
         if read_only:
-            return _read_only(url, path)
+            return foreign_file.make_engine(url, path, busy_s=BUSY_TIMEOUT_S)
         make_folder(path.parent)
         engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
         event.listen(engine, "connect", _sqlite_connect)
         event.listen(engine, "begin", _sqlite_begin)
         return closed_at_exit(engine)
     return postgres.make_engine(url, busy_s=BUSY_TIMEOUT_S)
-
-
-def _read_only(url: URL, path: Path) -> Engine:
-    """Open a SQLite file that belongs to somebody else."""
-    engine = create_engine(url, creator=lambda: Reader(str(path)))
-    event.listen(engine, "begin", _begin_to_read)
-    return closed_at_exit(engine)
-
-
-def _begin_to_read(connection: Connection) -> None:
-    """Begin, with the state that is going to be read.
-
-    Its owner may be opening the file at this moment: the log is there before its index.
-    """
-    raw = connection.connection.dbapi_connection
-    assert isinstance(raw, Reader)
-    deadline = time.monotonic() + OPENING_S
-    while time.monotonic() < deadline:
-        try:
-            raw.execute("BEGIN")
-            # Nothing is read before the first statement.
-            raw.execute("PRAGMA schema_version").fetchone()
-            return
-        except sqlite3.OperationalError:
-            raw.rollback()
-            time.sleep(0.01)
-    connection.exec_driver_sql("BEGIN")
-
-
-class Reader(sqlite3.Connection):
-    """A connection that writes nothing, not even beside the file, where it might be allowed to.
-
-    A log beside the file means that its owner has it open, or was killed: then only SQLite's own
-    locks keep what is read whole. Without one nobody writes, and no companion may be created.
-    """
-
-    def __init__(self, path: str) -> None:
-        # SQLite's own shared lock, which lasts as long as this connection: who writes does not take
-        # the log away between our look and SQLite's, which would make a new one.
-        try:
-            self._handle = os.open(path, os.O_RDONLY)
-        except OSError as error:
-            raise sqlite3.OperationalError(f"cannot be opened: {error.strerror}") from None
-        lock = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, *SHARED_BYTES, 0)
-        # A file system without locks has none to hold: its readers take what they find.
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(self._handle, fcntl.F_OFD_SETLKW, lock)
-        mode = "mode=ro&readonly_shm=1" if Path(f"{path}-wal").exists() else "immutable=1"
-        address = f"file:{quote(path)}?{mode}"
-        super().__init__(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-
-    def close(self) -> None:
-        super().close()
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
 
 
 def _sqlite_connect(connection: object, _: object) -> None:

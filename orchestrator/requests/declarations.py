@@ -144,7 +144,8 @@ def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
     if not is_same:
         message = f"{_others(last.compare, this.compare)}: not as declared on {day}"
         message += f", and {this.started} of {this.runs} runs have started"
-        return f'{message}. Restore it, or give the reason for the change: --amend "REASON"'
+        fix = 'Go back to what was declared, or give the reason for the change: --amend "REASON"'
+        return f"{message}. {fix}"
     message = f"{_difference(last.design, this.design)}: not as declared on {day}"
     there = f"{this.finished} of {this.runs} runs have results"
     message += f", and {there if this.finished else 'what was declared has results'}"
@@ -158,7 +159,7 @@ def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
 def _others(before: CompareSettings | None, after: CompareSettings | None) -> str:
     """Say which keys of `compare` have another value."""
     if before is None or after is None:
-        return "compare" if before is None else "compare, which is gone"
+        return "compare (none, now given)" if before is None else "compare (given, now none)"
     was = to_plain(before)
     keys = [(key, was[key], value) for key, value in to_plain(after).items() if was[key] != value]
     return ", ".join(f"compare.{key} ({_text(old)}, now {_text(new)})" for key, old, new in keys)
@@ -166,7 +167,8 @@ def _others(before: CompareSettings | None, after: CompareSettings | None) -> st
 
 def _text(value: Any) -> str:
     """Return a value as a grid file has it."""
-    return value if isinstance(value, str) else json.dumps(value)
+    is_plain = isinstance(value, str) and "," not in value
+    return str(value) if is_plain else json.dumps(value, ensure_ascii=False)
 
 
 def _difference(before: Sequence[DeclaredCells], after: Sequence[DeclaredCells]) -> str:

@@ -186,6 +186,22 @@ def test_a_file_system_without_locks_is_read_all_the_same(
     engine.dispose()
 
 
+def test_a_reader_passes_from_thread_to_thread_and_is_closed_by_any(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    World(tmp_path / "runs", str(path)).close()
+    script = (
+        "import sys\nfrom threading import Thread\n"
+        "from vtjobs.db.engine import open_engine, parse_url, schema_version\n"
+        "engine = open_engine(parse_url(sys.argv[1]), read_only=True)\n"
+        "reader = Thread(target=schema_version, args=(engine,))\n"
+        "reader.start()\nreader.join()\nprint(schema_version(engine))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout.split(), done.stderr) == ([SCHEMA_VERSION], "")
+
+
 @contextmanager
 def _opening_and_closing(path: Path) -> Iterator[None]:
     """Have another process write to the file again and again, each time with a new connection."""

@@ -87,7 +87,7 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     with pytest.raises(BadInput, match=changes):
         submit(lab.context, lab.prepare(_grid("{alpha: 0.1}")))
     assert _plan(lab).alpha == 0.05
-    with pytest.raises(BadInput, match=r"^compare, which is gone: not as declared"):
+    with pytest.raises(BadInput, match=r"^compare \(given, now none\): not as declared"):
         submit(lab.context, lab.prepare(_grid(None)))
     first, second = _declared(lab, _grid("{alpha: 0.1}"), amend="the reviewers asked")
     assert (first.reason, second.reason, second.started) == (
