@@ -1,6 +1,7 @@
 """What the frozen records have in common that commands import, stored or not (`documents`).
 
 Mutable records are dataclasses, and so are those of the trainer's process, which PyTorch knows.
+What `vtjobs --help` imports has named tuples: msgspec's import would be a tenth of its time.
 """
 
 from typing import Any, TypeVar
