@@ -50,8 +50,6 @@ class Order(Document, frozen=True, kw_only=True):
     """tensor or timm: who makes the batches."""
     share_bytes: int = 0
     """Of the images that a loader worker hands over at a time."""
-    chunk_bytes: int = 0
-    """The same of a process that decodes a whole set."""
     origin: Origin
     collective_s: float
     """How long ranks wait for each other in a collective operation."""

@@ -23,7 +23,7 @@ class Fitted(Value, frozen=True, kw_only=True):
     workers: int
     """Of its loader."""
     decoders: int
-    """That decode a whole set before training."""
+    """That decode a whole set."""
     note: str = ""
     """Why there are fewer than its cores would allow."""
 
@@ -38,7 +38,6 @@ def fitted(
     *,
     pipeline: str,
     share_bytes: int,
-    chunk_bytes: int,
     free: int | None,
     ranks: int,
 ) -> Fitted:
@@ -48,7 +47,6 @@ def fitted(
         cores: of a rank.
         pipeline: `tensor` has no loader workers.
         share_bytes: of the images that a loader worker hands over at a time.
-        chunk_bytes: the same of a decoder.
         free: bytes of shared memory; None: there is no limit.
         ranks: that share it.
     """
@@ -66,7 +64,7 @@ def fitted(
             f" time, and {FOLDER} has {format_bytes(free)} free for {ranks} rank(s)."
             " In a container raise --shm-size"
         )
-    return Fitted(workers=fewer, decoders=min(decoders, _fit(chunk_bytes, room)), note=note)
+    return Fitted(workers=fewer, decoders=decoders, note=note)
 
 
 def _fit(item_bytes: int, room: int) -> int:

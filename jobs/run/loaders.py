@@ -8,8 +8,6 @@ PREFETCH = 2
 IN_USE = 2
 # Objects of a crowded image: few of COCO's have more.
 OBJECTS = 20
-# Images that a decoder hands over at a time.
-CHUNK = 32
 
 
 def image_bytes(settings: CellSettings) -> int:

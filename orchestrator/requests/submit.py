@@ -16,7 +16,7 @@ from ...jobs.grid.entries import Given
 from ...jobs.grid.expansion import Cell, Expansion
 from ...jobs.grid.load import take_in
 from ...jobs.grid.schema import Grid
-from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
+from ...jobs.run.loaders import share_bytes
 from ...jobs.run.spec import BASELINE, EACH
 from ...jobs.strict_yaml import Document
 from ...jobs.values import Value, changed, field
@@ -202,7 +202,7 @@ def _shared_memory(shape: Shape, room: Room, expansion: Expansion) -> list[str]:
     """Return why runs on this machine get fewer loader workers than its cores would allow."""
     ranks = room.lanes * shape.ranks
     items = {
-        (settings.recipe.pipeline, share_bytes(settings), image_bytes(settings))
+        (settings.recipe.pipeline, share_bytes(settings))
         for settings in (cell.spec.settings for cell in expansion.cells)
     }
     free, cores = free_bytes(), len(os.sched_getaffinity(0)) // ranks
@@ -211,11 +211,10 @@ def _shared_memory(shape: Shape, room: Room, expansion: Expansion) -> list[str]:
             cores,
             pipeline=pipeline,
             share_bytes=share,
-            chunk_bytes=CHUNK * image,
             free=free,
             ranks=ranks,
         ).note
-        for pipeline, share, image in sorted(items, key=lambda item: -item[1])
+        for pipeline, share in sorted(items, key=lambda item: -item[1])
     ]
     return [note for note in notes if note][:1]
 

@@ -6,7 +6,7 @@ import secrets
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.shared_memory import Fitted, fitted, free_bytes
 from ...jobs.documents import from_plain, to_plain
-from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
+from ...jobs.run.loaders import share_bytes
 from ...jobs.run.spec import RunSpec, digest
 from ...jobs.values import changed
 from ...jobs.workspace.allocation import Allocation, Shape, Task
@@ -54,7 +54,6 @@ def make_order(
         decoded_bytes=int(allocation.decoded_gib * 2**30),
         pipeline=spec.recipe.pipeline,
         share_bytes=share_bytes(spec),
-        chunk_bytes=CHUNK * image_bytes(spec),
         # The hang watch is to decide first: it says which rank is silent, and where.
         collective_s=2 * COMPILE_FACTOR * allocation.hang_s,
         reuse=reuse_of(spec, shape, task.micro_split),
@@ -87,7 +86,6 @@ def processes_of_rank(allocation: Allocation, order: Order) -> Fitted:
         len(os.sched_getaffinity(0)) // ranks,
         pipeline=order.pipeline,
         share_bytes=order.share_bytes,
-        chunk_bytes=order.chunk_bytes,
         free=free_bytes(),
         ranks=ranks,
     )

@@ -17,6 +17,7 @@ from ..errors import DataError
 from ..randomness import Streams
 from ..transfer import send
 from . import augment
+from .ahead import Ahead, Later
 from .decoded import Decoded, Decoder, Fit
 from .image_set import ImageSet
 from .objects import Objects
@@ -290,7 +291,7 @@ class EvalSource:
         *,
         rank: int = 0,
         world_size: int = 1,
-        decoder: Decoder | None = None,
+        decoder: Decoder | Ahead | None = None,
     ) -> None:
         self.classes = dataset.classes
         self.size = len(images)
@@ -311,7 +312,7 @@ class EvalSource:
             size=recipe.image_size, kernel=recipe.interpolation, crop_pct=recipe.eval_crop_pct
         )
         decoder = decoder or Decoder()
-        self.images: Decoded | None = None
+        self.images: Decoded | Later | None = None
         # Where each batch lies among the decoded images: all of them where the workspace keeps
         # them, else only this rank's.
         if decoder.keeps(images, fit):

@@ -9,12 +9,14 @@ import contextlib
 import fcntl
 import hashlib
 import math
+import mmap
 import os
 import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,14 @@ import torch
 from torch import Tensor
 
 from ...jobs.atomic_files import make_folder, open_file
-from ...jobs.run.loaders import CHUNK
 from ...jobs.workspace.decoded_sets import make_room, touch
 from .image_set import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 
 FORMAT = 2
 SEGMENT = 2048
+# Images that a process decodes at a time.
+CHUNK = 32
 # A set of this size is decoded in a few seconds; keeping it would not be worth its files.
 SMALL_BYTES = 64 << 20
 # How long a file that somebody else works on is waited for. Its maker may be suspended.
@@ -71,25 +74,44 @@ class Fit:
         return shown
 
 
-class _Chunks(torch.utils.data.Dataset[Tensor | FromWorker]):
-    """Item = a few neighbouring images, decoded, or why one of them cannot be read."""
+class _Chunks(torch.utils.data.Dataset[FromWorker | None]):
+    """Item = None, after a few neighbouring images were decoded and put where they belong, or why
+    one of them cannot be read.
 
-    def __init__(self, images: ImageSet, fit: Fit, start: int, stop: int) -> None:
-        self.images, self.fit = images, fit
+    Args:
+        images: of which those from `start` to `stop` - 1 are decoded.
+        fit: their form.
+        start: the first one.
+        stop: the one behind the last.
+        put: takes the first byte's place behind that of `start`, and bytes. It is called in the
+            loader's processes, so it must reach memory or a file that they share with this one.
+    """
+
+    def __init__(
+        self,
+        images: ImageSet,
+        fit: Fit,
+        start: int,
+        stop: int,
+        put: Callable[[int, bytes], None],
+    ) -> None:
+        self.images, self.fit, self.put = images, fit, put
         self.starts = range(start, stop, CHUNK)
         self.stop = stop
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, item: int) -> Tensor | FromWorker:
+    def __getitem__(self, item: int) -> FromWorker | None:
         start = self.starts[item]
         try:
-            return torch.stack(
-                [self._image(index) for index in range(start, min(start + CHUNK, self.stop))]
+            shown = [self._image(index) for index in range(start, min(start + CHUNK, self.stop))]
+            self.put(
+                (start - self.starts[0]) * shown[0].numel(), torch.stack(shown).numpy().tobytes()
             )
         except FROM_WORKER as error:
             return error
+        return None
 
     def _image(self, index: int) -> Tensor:
         image = self.images.pil(index)
@@ -157,34 +179,76 @@ class Decoder:
             except OSError as error:
                 text = f"decoded images are kept in memory: {error.strerror or error}"
                 print(text, file=sys.stderr, flush=True)
-        chunks = list(self._chunks(images, fit, 0, len(images)))
-        return Decoded([torch.cat(chunks)], len(images))
+        return Decoded([self._in_memory(images, fit)], len(images))
 
-    def _chunks(self, images: ImageSet, fit: Fit, start: int, stop: int) -> Iterator[Tensor]:
+    def _in_memory(self, images: ImageSet, fit: Fit) -> Tensor:
+        # Anonymous memory that forked processes share; /dev/shm is often small.
+        memory = mmap.mmap(-1, max(1, _bytes_of(images, fit)))
+
+        def put(place: int, content: bytes) -> None:
+            memory[place : place + len(content)] = content
+
+        self._decode(images, fit, 0, len(images), put)
+        whole = torch.frombuffer(memory, dtype=torch.uint8, count=_bytes_of(images, fit))
+        return whole.view(len(images), _channels(images), fit.size, fit.size)
+
+    def _decode(
+        self,
+        images: ImageSet,
+        fit: Fit,
+        start: int,
+        stop: int,
+        put: Callable[[int, bytes], None],
+    ) -> None:
         workers = self.workers if _bytes_of(images, fit) > SMALL_BYTES else 0
         loader = torch.utils.data.DataLoader(
-            _Chunks(images, fit, start, stop),
+            _Chunks(images, fit, start, stop, put),
             batch_size=None,
             num_workers=workers,
             worker_init_fn=start_worker,
             multiprocessing_context="fork" if workers else None,
         )
-        for chunk in loader:
+        for fault in loader:
             self.on_progress()
-            if isinstance(chunk, FROM_WORKER):
-                raise chunk
-            yield chunk
+            if isinstance(fault, FROM_WORKER):
+                raise fault
 
     # Kept sets ------------------------------------------------------------------------------------
 
-    def _mapped(self, kept: Path, images: ImageSet, fit: Fit) -> Decoded:
+    def is_made(self, images: ImageSet, fit: Fit) -> bool:
+        """Whether all files of a kept set are there."""
+        assert self.folder is not None
+        folder = self.folder / _key(images, fit)
+        return all(
+            _is_whole(_file(folder, number), shape)
+            for number, shape in enumerate(_shapes(images, fit))
+        )
+
+    def make(self, images: ImageSet, fit: Fit) -> None:
+        """Make the files of a kept set that are missing and that nobody works on.
+
+        Raises:
+            DataError: an image is damaged.
+            OSError: a file system failed, or the set does not fit the limit.
+        """
+        assert self.folder is not None
+        folder = self._folder_of(self.folder, images, fit)
+        for number, shape in enumerate(_shapes(images, fit)):
+            self._made(folder, number, shape, images, fit, time.monotonic())
+
+    def _folder_of(self, kept: Path, images: ImageSet, fit: Fit) -> Path:
         folder = kept / _key(images, fit)
-        shapes = _shapes(images, fit)
         if not folder.exists():
             make_room(kept, _bytes_of(images, fit), self.limit_bytes)
         make_folder(kept)
         make_folder(folder)
         touch(folder)
+        _remove_leftovers(folder)
+        return folder
+
+    def _mapped(self, kept: Path, images: ImageSet, fit: Fit) -> Decoded:
+        folder = self._folder_of(kept, images, fit)
+        shapes = _shapes(images, fit)
         waiting = list(range(len(shapes)))
         since = time.monotonic()
         while waiting:
@@ -224,7 +288,6 @@ class Decoder:
                 return False
             # Its maker may have finished between the look and the lock.
             if not _is_whole(path, shape):
-                _remove_leftovers(path)
                 self._write(path, images, fit, number * SEGMENT, number * SEGMENT + shape[0])
         return True
 
@@ -232,17 +295,22 @@ class Decoder:
         staged = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
         handle = open_file(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         try:
-            with os.fdopen(handle, "wb") as file:
-                for chunk in self._chunks(images, fit, start, stop):
-                    file.write(chunk.numpy().tobytes())
-                file.flush()
-                # Without it a machine that fails could leave a file of the right length and no
-                # content.
-                os.fsync(file.fileno())
+            self._decode(images, fit, start, stop, partial(_write_at, handle))
+            # Without it a machine that fails could leave a file of the right length and no content.
+            os.fsync(handle)
             os.rename(staged, path)
         except BaseException:
             staged.unlink(missing_ok=True)
             raise
+        finally:
+            os.close(handle)
+
+
+def _write_at(handle: int, place: int, content: bytes) -> None:
+    """Write all bytes from a place of a file on, whatever other processes write."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(handle, content[written:], place + written)
 
 
 def _file(folder: Path, number: int) -> Path:
@@ -256,9 +324,9 @@ def _is_whole(path: Path, shape: tuple[int, ...]) -> bool:
         return False
 
 
-def _remove_leftovers(path: Path) -> None:
-    """Remove what killed processes left of a file; a living one writes to its own every second."""
-    for staged in path.parent.glob(f".{path.name}-*"):
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left of files; a living one writes to its own every second."""
+    for staged in folder.glob(".*.u8-*"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - staged.stat().st_mtime > LEFTOVER_S:
                 staged.unlink()

@@ -1,13 +1,12 @@
 """What a run's ranks read: the batches it trains on, and the sets it is scored on."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...jobs.grid import catalogue
 from ...jobs.run.spec import RunSpec
+from ..data.ahead import Ahead
 from ..data.batches import EvalSource, Finish, Order, TensorSource, TrainSource
 from ..data.datasets import load_part, scored_sets
-from ..data.decoded import Decoder
 from ..data.image_set import ImageSet
 from ..data.mask_pipeline import MaskSource
 from ..data.object_pipeline import ObjectSource
@@ -25,8 +24,8 @@ class Inputs:
     plan: TrainingPlan
     group: Group
     streams: Streams
-    on_progress: Callable[[], None]
-    """Called while whole sets are decoded: a large one takes minutes, which is no hang."""
+    ahead: Ahead
+    """Decodes the sets that are scored."""
 
     @property
     def virtual_ranks(self) -> list[int]:
@@ -64,7 +63,7 @@ class Inputs:
                 recipe,
                 streams,
                 device,
-                self._decoder(),
+                self.ahead.decoder,
                 views=self.spec.head.views,
             )
         return PilSource(
@@ -92,7 +91,7 @@ class Inputs:
             spec.dataset,
             catalogue.recipe_on(name, spec.dataset, spec.recipe),
             group.device,
-            decoder=self._decoder(),
+            decoder=self.ahead,
             rank=group.rank,
             world_size=group.world_size,
         )
@@ -107,12 +106,4 @@ class Inputs:
             rank=group.rank,
             world_size=group.world_size,
             threads=self.plan.decoders,
-        )
-
-    def _decoder(self) -> Decoder:
-        return Decoder(
-            folder=self.plan.decoded,
-            workers=self.plan.decoders,
-            limit_bytes=self.plan.decoded_bytes,
-            on_progress=self.on_progress,
         )

@@ -12,6 +12,8 @@ import torch
 from ...jobs.documents import to_plain
 from ...jobs.run.spec import RunSpec
 from ..checkpoints import checkpoint
+from ..data.ahead import Ahead
+from ..data.decoded import Decoder
 from ..data.patches import patch_work
 from ..heads.base import weight_at
 from ..heads.features import FeatureHead
@@ -95,12 +97,17 @@ class Training:
         self._set_up_passes()
 
     def _set_up_data(self) -> None:
-        self.inputs = Inputs(
-            spec=self.spec,
-            plan=self.plan,
-            group=self.group,
-            streams=self.streams,
+        plan = self.plan
+        decoder = Decoder(
+            folder=plan.decoded,
+            workers=plan.decoders,
+            limit_bytes=plan.decoded_bytes,
+            # A large set takes minutes, which is no hang.
             on_progress=lambda: self.marks.mark("decode"),
+        )
+        self.ahead = Ahead(decoder=decoder)
+        self.inputs = Inputs(
+            spec=self.spec, plan=plan, group=self.group, streams=self.streams, ahead=self.ahead
         )
         self.train_part = self.inputs.part("train")
         self.virtual_ranks = self.inputs.virtual_ranks
@@ -194,6 +201,10 @@ class Training:
 
     def run(self) -> bool:
         """Train to the end; False where training was stopped, saved and can go on."""
+        with self.ahead:
+            return self._run()
+
+    def _run(self) -> bool:
         while self.epoch < self.recipe.epochs:
             if not self._train_epoch() or not self._evaluate_epoch():
                 self.vote.settle()
@@ -236,6 +247,7 @@ class Training:
         self.pace.step(examples)
         if self.group.device.type == "cpu" or self.step % CHECK_EVERY_STEPS == 0:
             self.sums.check_finite(self.epoch, self.step)
+            self.ahead.check()
 
     @property
     def head_weight(self) -> float:
@@ -261,6 +273,7 @@ class Training:
         epoch = self.epoch + 1
         scores = None
         if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe.epochs:
+            self.ahead.finish()
             self.marks.first_time("evaluation")
             scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe.epochs)
             if scores is None:

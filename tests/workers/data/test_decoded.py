@@ -4,7 +4,6 @@ import errno
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,46 +16,16 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as F
 
+from tests.support.pictures import FIT, LIMIT, keep_small, pictures, seen
 from vtjobs.workers.data import decoded
 from vtjobs.workers.data.decoded import Decoded, Decoder, Fit
 from vtjobs.workers.data.image_set import ImageSet
-from vtjobs.workers.data.listed import Listed
 from vtjobs.workers.errors import DataError
-
-FIT = Fit(size=16, kernel="bicubic", crop_pct=0.875)
-LIMIT = 1 << 30
 
 
 @pytest.fixture(autouse=True)
-def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep every set, in files of 8 images that are decoded 3 at a time."""
-    monkeypatch.setattr(decoded, "SMALL_BYTES", 0)
-    monkeypatch.setattr(decoded, "SEGMENT", 8)
-    monkeypatch.setattr(decoded, "CHUNK", 3)
-    monkeypatch.setattr(decoded, "POLL_S", 0.01)
-
-
-def pictures(folder: Path, count: int = 20) -> ImageSet:
-    """Write pictures of different sizes and return them as a set that opens them one by one."""
-    folder.mkdir(exist_ok=True)
-    draw = torch.Generator().manual_seed(0)
-    paths = [folder / f"{number:03d}.png" for number in range(count)]
-    for number, path in enumerate(paths):
-        if not path.exists():
-            pixels = torch.randint(0, 256, (3, 20 + number, 31), generator=draw, dtype=torch.uint8)
-            F.to_pil_image(pixels).save(path)
-    found = Listed((path, 0) for path in paths)
-    return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
-
-
-def seen(images: ImageSet, note: Callable[[int], None]) -> ImageSet:
-    """Return the same images, and tell of each that is opened."""
-
-    def reader(index: int) -> Any:
-        note(index)
-        return images.pil(index)
-
-    return ImageSet(labels=images.labels, reader=reader, files=images.files)
+def _keeps_small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_small(monkeypatch)
 
 
 def in_memory(images: ImageSet, fit: Fit = FIT) -> Tensor:
