@@ -56,7 +56,7 @@ def of_cifar(count: int) -> ImageSet:
     draw = torch.Generator().manual_seed(0)
     small = torch.rand(count, 3, 8, 8, generator=draw) * 255
     pixels = torch.nn.functional.interpolate(small, size=32, mode="bicubic").clamp(0, 255)
-    return ImageSet(labels=torch.zeros(count), images=pixels.to(torch.uint8))
+    return ImageSet(labels=torch.zeros(count, dtype=torch.int64), images=pixels.to(torch.uint8))
 
 
 def of_jpeg(folder: Path, count: int) -> ImageSet:

@@ -275,18 +275,22 @@ def _data(names: list[str], *options: str) -> None:
 
 
 def data_list(as_json: Json = False) -> None:
-    """List the known datasets."""
+    """List the known datasets, and which of them are in the data folder."""
     from ..jobs.grid.catalogue import datasets
+    from ..jobs.grid.dataset_files import whereabouts
     from .printing import terminal
 
+    root = config(None).data_root
+    places = {name: whereabouts(name, root) for name in datasets()}
     if as_json:
-        terminal.emit_json(datasets())
+        terminal.emit_json({name: f | {"here": places[name]} for name, f in datasets().items()})
         return
     rows = [
-        [name, str(f["train"]), str(f["test"]), str(f["classes"]), f["title"]]
+        [name, places[name], str(f["train"]), str(f["test"]), str(f["classes"]), f["title"]]
         for name, f in datasets().items()
     ]
-    terminal.print_table(["DATASET", "TRAIN", "TEST", "CLASSES", "WHAT"], rows, right=(1, 2, 3))
+    heading = ["DATASET", "HERE", "TRAIN", "TEST", "CLASSES", "WHAT"]
+    terminal.print_table(heading, rows, right=(2, 3, 4))
 
 
 def ledger_upgrade(workspace: Workspace = None) -> None:

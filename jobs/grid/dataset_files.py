@@ -46,6 +46,20 @@ def missing(name: str, data_root: Path, sets: Iterable[str] = ()) -> str | None:
     return None
 
 
+def whereabouts(name: str, data_root: Path) -> str:
+    """Return in a word whether a known dataset can be read.
+
+    `yes`, `packed` where it is read from a pack, `part` where something of it is missing, or `no`.
+    """
+    if not needs_files(name):
+        return "yes"
+    if missing(name, data_root) is None:
+        packed = all(is_packed(data_root, name, split) for split in ("train", "test"))
+        return "packed" if packed else "yes"
+    files = catalogue.datasets()[name]["files"]
+    return "part" if any((data_root / relative).exists() for relative in files) else "no"
+
+
 def with_same_files(name: str) -> list[str]:
     """Return the other known datasets that are read from files of this one's folder."""
 

@@ -6,7 +6,6 @@ import signal
 import sys
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkProcess
-from types import FrameType
 from typing import Self
 
 from torch import Tensor
@@ -122,18 +121,21 @@ class Ahead:
 
 def _make(wanted: list[Later], rank: int) -> None:
     start_worker(0)
-    signal.signal(signal.SIGTERM, _leave)
+    told: list[int] = []
+    # Looked at between images: an exception out of a handler may come where Python swallows it.
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     if os.getppid() != rank:
         return
     os.nice(NICENESS)
+
+    def leave_if_told() -> None:
+        if told:
+            sys.exit(0)
+
     try:
         for one in wanted:
-            # Marks are the rank's: nobody waits for this process.
-            replace(one.decoder, on_progress=lambda: None).make(one.images, one.fit)
+            # In place of the rank's marks: nobody waits for this process.
+            replace(one.decoder, on_progress=leave_if_told).make(one.images, one.fit)
     except Exception:
         # The rank comes upon the same image, or file system, and says so.
         sys.exit(1)
-
-
-def _leave(_: int, __: FrameType | None) -> None:
-    sys.exit(0)

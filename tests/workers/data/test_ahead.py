@@ -21,8 +21,8 @@ def _keeps_small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     keep_small(monkeypatch)
 
 
-def decoder(root: Path, workers: int = 2) -> Decoder:
-    return Decoder(folder=root / "kept", workers=workers, limit_bytes=LIMIT)
+def decoder(root: Path) -> Decoder:
+    return Decoder(folder=root / "kept", workers=2, limit_bytes=LIMIT)
 
 
 def files(root: Path) -> list[str]:
@@ -128,14 +128,19 @@ def test_a_damaged_image_is_told_while_the_model_trains(tmp_path: Path) -> None:
 
 
 def test_leaving_ends_the_process_and_what_it_had_half_done(tmp_path: Path) -> None:
-    images = stuck_at(pictures(tmp_path / "images"), 13, tmp_path)
-    ahead = Ahead(decoder=decoder(tmp_path, workers=0))
+    def be_slow(index: int) -> None:
+        if index > 8:
+            (tmp_path / "slow").touch()
+            time.sleep(0.2)
+
+    images = seen(pictures(tmp_path / "images"), be_slow)
+    ahead = Ahead(decoder=decoder(tmp_path))
     ahead.decode(images, FIT)
     with ahead:
-        wait_for("pid", tmp_path)
+        wait_for("slow", tmp_path)
         assert len(files(tmp_path)) == 2
     assert files(tmp_path) == ["00000.u8"]
-    assert ends_soon(int((tmp_path / "pid").read_text()))
+    assert not multiprocessing.active_children()
 
 
 def test_it_ends_with_a_rank_that_is_killed(tmp_path: Path) -> None:
