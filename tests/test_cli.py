@@ -1,8 +1,11 @@
 """The command line's promises: exit codes, documents, what is imported, what goes where."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -92,12 +95,20 @@ def test_status_imports_nothing_heavy(trained: Cli) -> None:
     assert not loaded & {*heavy, "sqlalchemy.dialects.postgresql", "psycopg"}
 
 
-def test_a_command_closes_the_ledger_before_its_process_ends(trained: Cli) -> None:
+def test_a_command_closes_the_ledger_before_its_process_ends(trained: Cli, tmp_path: Path) -> None:
+    # A copy: another process may still watch over the workspace itself.
+    read, written = (
+        sqlite3.connect(folder / "ledger.sqlite") for folder in (trained.workspace, tmp_path)
+    )
+    with contextlib.closing(read), contextlib.closing(written):
+        read.backup(written)
+    for name in ("workspace.json", "workspace.copy.json"):
+        shutil.copy(trained.workspace / name, tmp_path)
     subprocess.run(
-        [sys.executable, "-m", "vtjobs.cli", "status"],
+        [sys.executable, "-m", "vtjobs.cli", "status", "--workspace", str(tmp_path)],
         capture_output=True, check=True, cwd=trained.folder, env=trained.environment(),
     )  # fmt: skip
-    files = [path.name for path in trained.workspace.glob("ledger.sqlite*")]
+    files = [path.name for path in tmp_path.glob("ledger.sqlite*")]
     assert files == ["ledger.sqlite"], "the last one to close it writes its log back"
 
 
