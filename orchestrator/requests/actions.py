@@ -35,8 +35,8 @@ class Done(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Run -> why it was passed over."""
 
 
-def cancellable(context: Context, run_ids: Sequence[str]) -> Done:
-    """Return what `cancel` would do: runs that have a result are passed over."""
+def without_result(context: Context, run_ids: Sequence[str]) -> Done:
+    """Return what `cancel` and `hold` would do: runs that have a result are passed over."""
     states = _states(context, run_ids)
     ended = (RunState.COMPLETED, RunState.DIVERGED)
     over = {run_id: f"is already {states[run_id]}" for run_id in run_ids if states[run_id] in ended}
@@ -45,7 +45,7 @@ def cancellable(context: Context, run_ids: Sequence[str]) -> Done:
 
 def cancel(context: Context, run_ids: Sequence[str]) -> Done:
     """Forbid every attempt so far to start or to go on; the agents notice within seconds."""
-    done = cancellable(context, run_ids)
+    done = without_result(context, run_ids)
     submitted = _submitted(context, done.run_ids)
 
     def cancel_one(run_id: str) -> int:
@@ -153,13 +153,16 @@ def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
 
 def hold(context: Context, run_ids: Sequence[str]) -> Done:
     """Keep runs from starting; what runs already goes on."""
-    return _mark(context, run_ids, held=True)
+    done = without_result(context, run_ids)
+    _mark(context, done.run_ids, held=True)
+    return done
 
 
 def release(context: Context, run_ids: Sequence[str]) -> Done:
     """Let runs start that were held, that wait for a canary, or that a circuit breaker stopped."""
     reset(context, _grids_of(context, run_ids))
-    return _mark(context, run_ids, held=False)
+    _mark(context, run_ids, held=False)
+    return Done(run_ids=list(run_ids), passed_over={})
 
 
 def _grids_of(context: Context, run_ids: Sequence[str]) -> set[str]:
@@ -167,7 +170,7 @@ def _grids_of(context: Context, run_ids: Sequence[str]) -> set[str]:
         return set(lookups.newest_grids_of(connection, run_ids))
 
 
-def _mark(context: Context, run_ids: Sequence[str], *, held: bool) -> Done:
+def _mark(context: Context, run_ids: Sequence[str], *, held: bool) -> None:
     with reading(context.ledger.engine) as connection:
         by_grid = lookups.newest_grids_of(connection, run_ids)
         if not held:
@@ -175,7 +178,6 @@ def _mark(context: Context, run_ids: Sequence[str], *, held: bool) -> Done:
             by_grid = {grid_id: set(run_ids) for grid_id in queries.grid_settings(connection)}
     for grid_id, chosen in by_grid.items():
         mark_held(context, grid_id, chosen, held=held)
-    return Done(run_ids=list(run_ids), passed_over={})
 
 
 def mark_held(context: Context, grid_id: str, chosen: set[str], *, held: bool) -> None:

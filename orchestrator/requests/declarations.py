@@ -19,6 +19,9 @@ from ...jobs.workspace.grid_settings import Declaration, DeclaredCells
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context
 
+# Stands for a person's reason in the errors that ask for one.
+_REASON = "REASON"
+
 
 def declarations(
     context: Context, frozen: FrozenGrid, reason: str | None, counted: str | None = None
@@ -39,6 +42,8 @@ def declarations(
         BadInput: runs have started under another `compare`, or results are there that could decide
             which runs are compared, and the runs are others; and no reason is given.
     """
+    if reason is not None and reason.strip() in ("", _REASON):
+        raise BadInput(f"--amend {reason!r} is no reason: say in a sentence why it changes")
     compare = frozen.settings.compare
     earlier = _earlier(context, frozen)
     if compare is None and not earlier:
@@ -144,14 +149,16 @@ def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
     if not is_same:
         message = f"{_others(last.compare, this.compare)}: not as declared on {day}"
         message += f", and {this.started} of {this.runs} runs have started"
-        fix = 'Go back to what was declared, or give the reason for the change: --amend "REASON"'
+        fix = (
+            f'Go back to what was declared, or give the reason for the change: --amend "{_REASON}"'
+        )
         return f"{message}. {fix}"
     message = f"{_difference(last.design, this.design)}: not as declared on {day}"
     there = f"{this.finished} of {this.runs} runs have results"
     message += f", and {there if this.finished else 'what was declared has results'}"
     fix = (
         "Restore the grid, give it another name, or give the reason (the comparison is exploratory"
-        ' then): --amend "REASON"'
+        f' then): --amend "{_REASON}"'
     )
     return f"{message}. {fix}"
 

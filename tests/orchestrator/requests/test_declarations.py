@@ -102,6 +102,14 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     )
 
 
+@pytest.mark.parametrize("reason", ["", "  ", "REASON"])
+def test_what_an_error_prints_in_its_place_is_no_reason(quiet_lab: Lab, reason: str) -> None:
+    quiet_lab.submit(_grid("{alpha: 0.05}"))
+    changed = quiet_lab.prepare(_grid("{alpha: 0.1}"))
+    with pytest.raises(BadInput, match="is no reason: say in a sentence why it changes"):
+        submit(quiet_lab.context, changed, amend=reason)
+
+
 def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
     lab.submit(_grid(None))
     lab.finish()
