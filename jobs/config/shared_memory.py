@@ -1,6 +1,7 @@
-"""How many processes may hand images over through shared memory on this node.
+"""How many processes may make images for a rank on this node.
 
-A process that hands over more than there is dies of SIGBUS. Containers often have 64 MiB.
+Those of a loader hand them over through shared memory: one that hands over more than there is dies
+of SIGBUS. Containers often have 64 MiB.
 """
 
 import shutil
@@ -18,7 +19,7 @@ MOST_PROCESSES = 16
 
 
 class Fitted(Value, frozen=True, kw_only=True):
-    """How many processes of a rank hand images over."""
+    """How many processes make images for a rank."""
 
     workers: int
     """Of its loader."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torchvision.transforms import functional as F
 
-from vtjobs.workers.data import decoded
+from vtjobs.workers.data import decoded, decoded_files
 from vtjobs.workers.data.decoded import Fit
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.data.listed import Listed
@@ -20,9 +20,10 @@ LIMIT = 1 << 30
 def keep_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep every set, in files of 8 images that are decoded 3 at a time."""
     monkeypatch.setattr(decoded, "SMALL_BYTES", 0)
-    monkeypatch.setattr(decoded, "SEGMENT", 8)
+    for module in (decoded, decoded_files):
+        monkeypatch.setattr(module, "SEGMENT", 8)
     monkeypatch.setattr(decoded, "CHUNK", 3)
-    monkeypatch.setattr(decoded, "POLL_S", 0.01)
+    monkeypatch.setattr(decoded_files, "POLL_S", 0.01)
 
 
 def pictures(folder: Path, count: int = 20) -> ImageSet:

@@ -57,7 +57,7 @@ class Ranks:
             folder: for its checkpoints; `<folder>-<rank>.err` takes a rank's stderr.
             world_size: number of ranks.
             resume: the checkpoint to go on from.
-            more: `stop_at` (ranks wish to stop at the n-th moment, counted over steps and
+            more: `decoded` (a folder for decoded sets), `stop_at` (ranks wish to stop at the n-th moment, counted over steps and
                 evaluation batches), `die_at` (rank `die_rank` kills itself there), `trace` (a file
                 for what each step leaves), and fields of TrainingPlan.
         """
@@ -194,6 +194,8 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
 
     names = ("checkpoint_every_s", "evaluate_every", "micro_split", "workers", "paths")
     settings = {name: order[name] for name in names if name in order}
+    if "decoded" in order:
+        settings |= {"decoded": Path(order["decoded"]), "decoded_bytes": 1 << 40}
     settings["metrics"] = from_plain(order.get("metrics", []), tuple[OwnFunction, ...])
     plan = TrainingPlan(
         origin=Origin(world_size=world_size, threads=1, device="cpu", software={}),

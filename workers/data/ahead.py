@@ -2,31 +2,55 @@
 
 import multiprocessing
 import os
-import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Self
 
 from torch import Tensor
 
+from ..errors import DataError
 from .decoded import Decoded, Decoder, Fit
+from .decoded_files import Files
 from .image_set import ImageSet
 from .loader_process import start_worker
 
 # How far its processes stand back where there are too few cores: they get a tenth of what a
 # process of the training gets.
 NICENESS = 10
-# How long it may take to remove what it has half done.
-PATIENCE_S = 5.0
 
 
 class Later:
-    """Images that are decoded, or mapped, when they are first asked for."""
+    """Images that are decoded, or mapped, when they are needed."""
 
     def __init__(self, decoder: Decoder, images: ImageSet, fit: Fit) -> None:
-        self.decoder, self.images, self.fit = decoder, images, fit
+        self.decoder = decoder
+        # Let go of once they are decoded.
+        self.given: tuple[ImageSet, Fit] | None = (images, fit)
+        self._files: Files | None = None
         self._found: Decoded | None = None
+
+    def advance(self) -> bool:
+        """Decode a file of what is missing; return whether the whole is ready.
+
+        Raises:
+            DataError: an image is damaged.
+            OSError: the file system of the images failed.
+        """
+        if self.given is None:
+            return True
+        try:
+            self._files = self._files or self.decoder.begun(*self.given)
+            if not self._files.advance():
+                return False
+        except OSError:
+            # It is tried once more, and then kept in memory.
+            pass
+        self._found = self.decoder.decode(*self.given)
+        self.given = self._files = None
+        return True
 
     def say_used(self) -> None:
         """Keep the set's files from being removed as unused, once they are mapped."""
@@ -40,13 +64,10 @@ class Later:
             DataError: an image is damaged.
             OSError: the file system of the images failed.
         """
-        return self.ready().rows(start, stop)
-
-    def ready(self) -> Decoded:
-        """Decode here what the process has not, and return the whole."""
-        if self._found is None:
-            self._found = self.decoder.decode(self.images, self.fit)
-        return self._found
+        while not self.advance():
+            pass
+        assert self._found is not None
+        return self._found.rows(start, stop)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +81,7 @@ class Ahead:
     decoder: Decoder
     _wanted: list[Later] = field(default_factory=list)
     _process: ForkProcess | None = None
+    _answer: Connection | None = None
 
     def keeps(self, images: ImageSet, fit: Fit) -> bool:
         """Whether the decoded set is large enough to be kept for other runs."""
@@ -72,70 +94,84 @@ class Ahead:
             DataError: an image of a set that is not kept is damaged.
             OSError: the file system of its images failed.
         """
-        if not self.keeps(images, fit) or self.decoder.is_made(images, fit):
+        if not self.keeps(images, fit) or self.decoder.files(images, fit).are_whole():
             return self.decoder.decode(images, fit)
         self._wanted.append(Later(self.decoder, images, fit))
         return self._wanted[-1]
 
     def __enter__(self) -> Self:
-        if self._wanted:
-            fork = multiprocessing.get_context("fork")
-            self._process = fork.Process(target=_make, args=(self._wanted, os.getpid()))
-            self._process.start()
+        # Without memory or a number for one more process there is none.
+        with suppress(OSError):
+            if self._wanted:
+                self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def _end(self) -> None:
-        if self._process is not None:
-            # It removes what it has half done.
-            self._process.terminate()
-            self._process.join(PATIENCE_S)
-            self._process.kill()
-            self._process.join()
-            self._process = None
-
     def check(self) -> None:
-        """Find out whether the process has failed; if so, decode here what it could not.
+        """Find out, at little cost, whether the process came upon a damaged image.
 
         Raises:
-            DataError: an image is damaged.
-            OSError: the file system of the images failed.
+            DataError: it did.
         """
-        if self._process is not None and self._process.exitcode is not None:
-            self.finish()
-
-    def finish(self) -> None:
-        """Have all sets ready, and no process.
-
-        Raises:
-            DataError: an image is damaged.
-            OSError: the file system of the images failed.
-        """
-        for one in self._wanted:
-            one.ready()
-        self._wanted.clear()
+        if self._answer is None or not self._answer.poll():
+            return
+        try:
+            fault = self._answer.recv()
+        except EOFError:
+            # It has done what it could.
+            fault = None
         self._end()
+        if fault is not None:
+            raise fault
+
+    def advance(self) -> bool:
+        """Go on in place of the process, by a file; return whether all sets are ready.
+
+        Raises:
+            DataError: an image is damaged.
+            OSError: the file system of the images failed.
+        """
+        # It would keep a file locked, and be the last to get a core.
+        self._end()
+        if self._wanted and self._wanted[0].advance():
+            self._wanted.pop(0)
+        return not self._wanted
+
+    def _start(self) -> None:
+        fork = multiprocessing.get_context("fork")
+        answer, theirs = fork.Pipe(duplex=False)
+        with theirs:
+            process = fork.Process(target=_make, args=(self._wanted, os.getpid(), theirs))
+            process.start()
+        self._process, self._answer = process, answer
+
+    def _end(self) -> None:
+        if self._process is None or self._answer is None:
+            return
+        self._process.kill()
+        self._process.join()
+        self._answer.close()
+        self._process = self._answer = None
+        for one in self._wanted:
+            if one.given is not None:
+                self.decoder.files(*one.given).remove_unfinished()
 
 
-def _make(wanted: list[Later], rank: int) -> None:
+def _make(wanted: list[Later], rank: int, answer: Connection) -> None:
+    """Decode what nobody else does; say which image is damaged."""
     start_worker(0)
-    told: list[int] = []
-    # Looked at between images: an exception out of a handler may come where Python swallows it.
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     if os.getppid() != rank:
         return
     os.nice(NICENESS)
-
-    def leave_if_told() -> None:
-        if told:
-            sys.exit(0)
-
     try:
         for one in wanted:
-            # In place of the rank's marks: nobody waits for this process.
-            replace(one.decoder, on_progress=leave_if_told).make(one.images, one.fit)
+            if one.given is not None:
+                # Marks are the rank's: nobody waits for this process.
+                replace(one.decoder, on_progress=lambda: None).begun(*one.given).make_free()
+    except DataError as error:
+        answer.send(error)
     except Exception:
-        # The rank comes upon the same image, or file system, and says so.
+        # Such as a full disk: the rank comes upon it when it needs the images.
         sys.exit(1)

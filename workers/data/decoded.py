@@ -1,44 +1,36 @@
 """A split's images at one size: decoded once for a workspace, then mapped by every run.
 
 Small sets are decoded into memory. A large one lies in `decoded/<key>/` in files of `SEGMENT`
-images. Ranks and runs that need the same set share the work: each takes a file that nobody works
-on. A file appears whole or not at all, so a killed run loses the one that it was working on.
+images.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import math
 import mmap
 import os
 import secrets
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 
-from ...jobs.atomic_files import make_folder, open_file
+from ...jobs.atomic_files import make_folder
 from ...jobs.workspace.decoded_sets import make_room, touch
+from .decoded_files import SEGMENT, Files, Put
 from .image_set import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 
 FORMAT = 2
-SEGMENT = 2048
 # Images that a process decodes at a time.
 CHUNK = 32
 # A set of this size is decoded in a few seconds; keeping it would not be worth its files.
 SMALL_BYTES = 64 << 20
-# How long a file that somebody else works on is waited for. Its maker may be suspended.
-PATIENCE_S = 120.0
-POLL_S = 0.2
-LEFTOVER_S = 3600.0
 # How many files of a set are asked whether they have changed.
 SAMPLED_FILES = 64
 
@@ -83,8 +75,8 @@ class _Chunks(torch.utils.data.Dataset[FromWorker | None]):
         fit: their form.
         start: the first one.
         stop: the one behind the last.
-        put: takes the first byte's place behind that of `start`, and bytes. It is called in the
-            loader's processes, so it must reach memory or a file that they share with this one.
+        put: takes them, the place of a byte being that behind the first one of `start`. It is
+            called in the loader's processes, so it must reach what they share with this one.
     """
 
     def __init__(
@@ -93,7 +85,7 @@ class _Chunks(torch.utils.data.Dataset[FromWorker | None]):
         fit: Fit,
         start: int,
         stop: int,
-        put: Callable[[int, bytes], None],
+        put: Put,
     ) -> None:
         self.images, self.fit, self.put = images, fit, put
         self.starts = range(start, stop, CHUNK)
@@ -156,6 +148,8 @@ class Decoder:
     """What all kept sets may take."""
     on_progress: Callable[[], None] = lambda: None
     """Called after each few images, and while another process is waited for."""
+    maker: str = field(default_factory=lambda: secrets.token_hex(6))
+    """A name unlike that of any other decoder, for the files that it has under way."""
 
     def keeps(self, images: ImageSet, fit: Fit) -> bool:
         """Whether the decoded set is large enough to be kept for other runs."""
@@ -175,7 +169,10 @@ class Decoder:
             return Decoded([images.images], len(images))
         if self.folder is not None and self.keeps(images, fit):
             try:
-                return self._mapped(self.folder, images, fit)
+                files = self.begun(images, fit)
+                while not files.advance():
+                    pass
+                return Decoded(files.mapped(), SEGMENT, files.folder)
             except OSError as error:
                 text = f"decoded images are kept in memory: {error.strerror or error}"
                 print(text, file=sys.stderr, flush=True)
@@ -183,7 +180,7 @@ class Decoder:
 
     def _in_memory(self, images: ImageSet, fit: Fit) -> Tensor:
         # Anonymous memory that forked processes share; /dev/shm is often small.
-        memory = mmap.mmap(-1, max(1, _bytes_of(images, fit)))
+        memory = mmap.mmap(-1, _bytes_of(images, fit))
 
         def put(place: int, content: bytes) -> None:
             memory[place : place + len(content)] = content
@@ -198,7 +195,7 @@ class Decoder:
         fit: Fit,
         start: int,
         stop: int,
-        put: Callable[[int, bytes], None],
+        put: Put,
     ) -> None:
         workers = self.workers if _bytes_of(images, fit) > SMALL_BYTES else 0
         loader = torch.utils.data.DataLoader(
@@ -207,6 +204,8 @@ class Decoder:
             num_workers=workers,
             worker_init_fn=start_worker,
             multiprocessing_context="fork" if workers else None,
+            # Of its own: a draw from torch's would depend on who decodes.
+            generator=torch.Generator(),
         )
         for fault in loader:
             self.on_progress()
@@ -215,142 +214,33 @@ class Decoder:
 
     # Kept sets ------------------------------------------------------------------------------------
 
-    def is_made(self, images: ImageSet, fit: Fit) -> bool:
-        """Whether all files of a kept set are there."""
+    def files(self, images: ImageSet, fit: Fit) -> Files:
+        """Return the files of a kept set, which may be missing."""
         assert self.folder is not None
-        folder = self.folder / _key(images, fit)
-        return all(
-            _is_whole(_file(folder, number), shape)
-            for number, shape in enumerate(_shapes(images, fit))
+        return Files(
+            self.folder / _key(images, fit),
+            (_channels(images), fit.size, fit.size),
+            len(images),
+            fill=partial(self._decode, images, fit),
+            maker=self.maker,
+            on_wait=self.on_progress,
         )
 
-    def make(self, images: ImageSet, fit: Fit) -> None:
-        """Make the files of a kept set that are missing and that nobody works on.
+    def begun(self, images: ImageSet, fit: Fit) -> Files:
+        """Return the files of a kept set, for which a folder and room are there.
 
         Raises:
-            DataError: an image is damaged.
-            OSError: a file system failed, or the set does not fit the limit.
+            OSError: the folder cannot be written, or the set does not fit the limit.
         """
-        assert self.folder is not None
-        folder = self._folder_of(self.folder, images, fit)
-        for number, shape in enumerate(_shapes(images, fit)):
-            self._made(folder, number, shape, images, fit, time.monotonic())
-
-    def _folder_of(self, kept: Path, images: ImageSet, fit: Fit) -> Path:
-        folder = kept / _key(images, fit)
-        if not folder.exists():
+        found = self.files(images, fit)
+        kept = found.folder.parent
+        if not found.folder.exists():
             make_room(kept, _bytes_of(images, fit), self.limit_bytes)
         make_folder(kept)
-        make_folder(folder)
-        touch(folder)
-        _remove_leftovers(folder)
-        return folder
-
-    def _mapped(self, kept: Path, images: ImageSet, fit: Fit) -> Decoded:
-        folder = self._folder_of(kept, images, fit)
-        shapes = _shapes(images, fit)
-        waiting = list(range(len(shapes)))
-        since = time.monotonic()
-        while waiting:
-            left = [
-                number
-                for number in waiting
-                if not self._made(folder, number, shapes[number], images, fit, since)
-            ]
-            if len(left) < len(waiting):
-                since = time.monotonic()
-            waiting = left
-            if waiting:
-                self.on_progress()
-                time.sleep(POLL_S)
-        maps = [
-            numpy.memmap(_file(folder, number), dtype=numpy.uint8, mode="r", shape=shape)
-            for number, shape in enumerate(shapes)
-        ]
-        return Decoded(maps, SEGMENT, folder)
-
-    def _made(
-        self,
-        folder: Path,
-        number: int,
-        shape: tuple[int, ...],
-        images: ImageSet,
-        fit: Fit,
-        since: float,
-    ) -> bool:
-        """Whether this file is there, after it was made here if nobody else works on it."""
-        path = _file(folder, number)
-        if _is_whole(path, shape):
-            return True
-        is_late = time.monotonic() - since > PATIENCE_S
-        with _locked(folder / f"{number:05d}.lock") as is_ours:
-            if not is_ours and not is_late:
-                return False
-            # Its maker may have finished between the look and the lock.
-            if not _is_whole(path, shape):
-                self._write(path, images, fit, number * SEGMENT, number * SEGMENT + shape[0])
-        return True
-
-    def _write(self, path: Path, images: ImageSet, fit: Fit, start: int, stop: int) -> None:
-        staged = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
-        handle = open_file(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-        try:
-            self._decode(images, fit, start, stop, partial(_write_at, handle))
-            # Without it a machine that fails could leave a file of the right length and no content.
-            os.fsync(handle)
-            os.rename(staged, path)
-        except BaseException:
-            staged.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(handle)
-
-
-def _write_at(handle: int, place: int, content: bytes) -> None:
-    """Write all bytes from a place of a file on, whatever other processes write."""
-    written = 0
-    while written < len(content):
-        written += os.pwrite(handle, content[written:], place + written)
-
-
-def _file(folder: Path, number: int) -> Path:
-    return folder / f"{number:05d}.u8"
-
-
-def _is_whole(path: Path, shape: tuple[int, ...]) -> bool:
-    try:
-        return path.stat().st_size == int(numpy.prod(shape))
-    except FileNotFoundError:
-        return False
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left of files; a living one writes to its own every second."""
-    for staged in folder.glob(".*.u8-*"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - staged.stat().st_mtime > LEFTOVER_S:
-                staged.unlink()
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Yield whether nobody else works on a file; the lock ends with its process."""
-    handle = open_file(path, os.O_CREAT | os.O_RDWR)
-    try:
-        yield _is_free(handle)
-    finally:
-        os.close(handle)
-
-
-def _is_free(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        # A file system without locks: two may decode the same images, and each file is right.
-        return True
-    return True
+        make_folder(found.folder)
+        touch(found.folder)
+        found.remove_unfinished()
+        return found
 
 
 def _channels(images: ImageSet) -> int:
@@ -359,11 +249,6 @@ def _channels(images: ImageSet) -> int:
 
 def _bytes_of(images: ImageSet, fit: Fit) -> int:
     return len(images) * _channels(images) * fit.size**2
-
-
-def _shapes(images: ImageSet, fit: Fit) -> list[tuple[int, ...]]:
-    sizes = [min(SEGMENT, len(images) - start) for start in range(0, len(images), SEGMENT)]
-    return [(size, _channels(images), fit.size, fit.size) for size in sizes]
 
 
 def _key(images: ImageSet, fit: Fit) -> str:

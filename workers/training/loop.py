@@ -105,7 +105,7 @@ class Training:
             # A large set takes minutes, which is no hang.
             on_progress=lambda: self.marks.mark("decode"),
         )
-        self.ahead = Ahead(decoder=decoder)
+        self.ahead, self.is_decoded = Ahead(decoder=decoder), False
         self.inputs = Inputs(
             spec=self.spec, plan=plan, group=self.group, streams=self.streams, ahead=self.ahead
         )
@@ -273,7 +273,8 @@ class Training:
         epoch = self.epoch + 1
         scores = None
         if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe.epochs:
-            self.ahead.finish()
+            if not self._images_are_ready():
+                return False
             self.marks.first_time("evaluation")
             scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe.epochs)
             if scores is None:
@@ -286,6 +287,15 @@ class Training:
                 self.report("evaluation", **place, set=name, metrics=of_set)
             if self.log is not None:
                 self.log.epoch(self._facts(metrics, scores or {}))
+        return True
+
+    def _images_are_ready(self) -> bool:
+        """Decode what is missing, file by file on all ranks; False where they agreed to stop."""
+        while not self.is_decoded:
+            waits = torch.tensor([not self.ahead.advance()], dtype=torch.float64)
+            self.is_decoded = not self.group.sum(waits).item()
+            if not self.is_decoded and not self._keep_going():
+                return False
         return True
 
     def _facts(self, metrics: dict[str, float], scores: Scores) -> EpochFacts:

@@ -17,7 +17,7 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as F
 
 from tests.support.pictures import FIT, LIMIT, keep_small, pictures, seen
-from vtjobs.workers.data import decoded
+from vtjobs.workers.data import decoded_files
 from vtjobs.workers.data.decoded import Decoded, Decoder, Fit
 from vtjobs.workers.data.image_set import ImageSet
 from vtjobs.workers.errors import DataError
@@ -209,7 +209,7 @@ def test_where_nothing_can_be_written_the_images_are_kept_in_memory(
 def test_a_suspended_maker_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoded, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(decoded_files, "PATIENCE_S", 0.1)
     images = pictures(tmp_path / "images")
     marks: list[bool] = []
     reach, held = multiprocessing.Pipe()

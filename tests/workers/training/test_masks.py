@@ -255,7 +255,7 @@ def test_ranks_score_each_image_once(tmp_path: Path, folder: Path) -> None:
         group = Group(rank=rank, world_size=3, device=CPU)
         made = training(spec, tmp_path, paths={spec.dataset.fingerprint: str(folder)})
         source = made.inputs.__class__(
-            spec=spec, plan=made.plan, group=group, streams=made.streams, on_progress=lambda: None
+            spec=spec, plan=made.plan, group=group, streams=made.streams, ahead=made.ahead
         ).scored()["test"]
         scenes = list(source.scenes())
         assert len(scenes) == 2, "every rank is asked as often"
