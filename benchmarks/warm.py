@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from vtjobs.jobs.atomic_files import to_json, write_new
 from vtjobs.jobs.config.config import load_config
@@ -122,7 +124,14 @@ def make_workspace(folder: Path, runs: int, job: Job) -> tuple[Context, str, lis
     return context, prepared.frozen.grid_id, [run[0] for run in prepared.frozen.runs]
 
 
-def allocate(context: Context, grid_id: str, run_ids: list[str], *, gpus: int) -> Allocation:
+def allocate(
+    context: Context,
+    grid_id: str,
+    run_ids: list[str],
+    *,
+    gpus: int,
+    paths: Mapping[str, str] = MappingProxyType({}),
+) -> Allocation:
     """Write down an allocation that hosts these runs one after another."""
     candidates = [Task(run_id=run_id, grid_id=grid_id, attempt=1) for run_id in run_ids]
     room = Room(lanes=1, tasks=len(run_ids))
@@ -132,7 +141,7 @@ def allocate(context: Context, grid_id: str, run_ids: list[str], *, gpus: int) -
         room,
         at=time.time(),
         data_root="/none",
-        paths={},
+        paths=dict(paths),
     )
     write_new(context.workspace.allocation(made.token), to_json(made.to_dict()))
     return made

@@ -93,7 +93,7 @@ def cancel(
         selector,
         "cancel",
         actions.cancel,
-        actions.without_result,
+        actions.cancellable,
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,
@@ -110,7 +110,7 @@ def hold(
 ) -> None:
     """Prevent runs from starting until they are released.
 
-    Runs that have already started continue. Completed and diverged ones are passed over.
+    Runs that have already started continue. A completed run is held for the case that it is rerun.
     """
     from ..orchestrator.requests import actions
 
@@ -118,7 +118,6 @@ def hold(
         selector,
         "hold",
         actions.hold,
-        actions.without_result,
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,

@@ -35,8 +35,8 @@ class Done(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Run -> why it was passed over."""
 
 
-def without_result(context: Context, run_ids: Sequence[str]) -> Done:
-    """Return what `cancel` and `hold` would do: runs that have a result are passed over."""
+def cancellable(context: Context, run_ids: Sequence[str]) -> Done:
+    """Return what `cancel` would do: runs that have a result are passed over."""
     states = _states(context, run_ids)
     ended = (RunState.COMPLETED, RunState.DIVERGED)
     over = {run_id: f"is already {states[run_id]}" for run_id in run_ids if states[run_id] in ended}
@@ -45,7 +45,7 @@ def without_result(context: Context, run_ids: Sequence[str]) -> Done:
 
 def cancel(context: Context, run_ids: Sequence[str]) -> Done:
     """Forbid every attempt so far to start or to go on; the agents notice within seconds."""
-    done = without_result(context, run_ids)
+    done = cancellable(context, run_ids)
     submitted = _submitted(context, done.run_ids)
 
     def cancel_one(run_id: str) -> int:
@@ -152,10 +152,12 @@ def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
 
 
 def hold(context: Context, run_ids: Sequence[str]) -> Done:
-    """Keep runs from starting; what runs already goes on."""
-    done = without_result(context, run_ids)
-    _mark(context, done.run_ids, held=True)
-    return done
+    """Keep runs from starting; what runs already goes on.
+
+    Also those that have a result: they may be about to run again.
+    """
+    _mark(context, run_ids, held=True)
+    return Done(run_ids=list(run_ids), passed_over={})
 
 
 def release(context: Context, run_ids: Sequence[str]) -> Done:

@@ -205,16 +205,6 @@ def test_holding_and_releasing_leave_no_trace_and_other_runs_stay_held(quiet_lab
     assert not quiet_lab.context.workspace.marker(grid_id, "hold").exists()
 
 
-def test_a_finished_run_is_passed_over_by_a_hold(quiet_lab: Lab, runs: list[str]) -> None:
-    journal(quiet_lab, runs[0], 1, started(), scored(90.0), ended("completed"))
-    quiet_lab.tick()
-    done = actions.hold(quiet_lab.context, runs)
-    assert done.run_ids == runs[1:]
-    assert done.passed_over == {runs[0]: "is already completed"}
-    (grid_id,) = (path.name for path in quiet_lab.context.workspace.grids.iterdir())
-    assert held_runs(quiet_lab.context.workspace, {grid_id}) == set(runs[1:])
-
-
 def test_an_unknown_run_is_an_error_and_nothing_is_done_to_the_others(
     quiet_lab: Lab, runs: list[str]
 ) -> None:
