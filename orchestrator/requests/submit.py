@@ -33,7 +33,7 @@ from .actions import mark_held
 from .backbone_check import check_backbones
 from .data_check import DataCheck, look
 from .declarations import declarations
-from .precision import capability_for, check_precision, faster, slow_on_cpu
+from .precision import augments_on_cpu, capability_for, check_precision, faster, slow_on_cpu
 from .summary import Summary, summary
 
 FEW_STEPS = 5
@@ -159,7 +159,7 @@ def _world_size_problems(shape: Shape, expansion: Expansion, document: Document)
 def _precision(
     shape: Shape, expansion: Expansion, document: Document
 ) -> tuple[list[Problem], list[str]]:
-    """Return the precisions that the GPUs cannot do, and hints at faster ones."""
+    """Return the precisions that the GPUs cannot do, and hints at what is faster."""
     capability = capability_for(shape)
     asked = {
         (cell.spec.settings.recipe.precision, cell.labels["recipe"]) for cell in expansion.cells
@@ -171,6 +171,9 @@ def _precision(
             problems.append(document.problem(("train", "precision"), found.message, found.fix))
         hints.append(faster(precision, capability, recipe))
         hints.append(slow_on_cpu(precision, shape.gpus))
+    recipes = [cell.spec.settings.recipe for cell in expansion.cells]
+    for pipeline, policy in dict.fromkeys((one.pipeline, one.auto_augment) for one in recipes):
+        hints.append(augments_on_cpu(pipeline, policy, shape.gpus))
     return list(dict.fromkeys(problems)), [hint for hint in dict.fromkeys(hints) if hint]
 
 

@@ -7,6 +7,7 @@ from vtjobs.jobs.strict_yaml import parse
 from vtjobs.jobs.workspace.allocation import Shape
 from vtjobs.jobs.workspace.stored_grid import freeze
 from vtjobs.orchestrator.requests.precision import (
+    augments_on_cpu,
     capability_of,
     check_precision,
     faster,
@@ -64,6 +65,13 @@ def test_nothing_is_said_where_nothing_is_faster(precision: str, capability: flo
 def test_half_precision_on_a_cpu_is_warned_of() -> None:
     assert "train.precision: fp32" in slow_on_cpu("fp16", 0)
     assert slow_on_cpu("fp32", 0) == slow_on_cpu("fp16", 1) == ""
+
+
+def test_augmenting_on_the_device_without_a_gpu_is_warned_of() -> None:
+    assert "pipeline: pil takes about half the time" in augments_on_cpu("hybrid", None, 0)
+    assert augments_on_cpu("tensor", "rand-m9-mstd0.5-inc1", 0)
+    assert augments_on_cpu("hybrid", None, 1) == augments_on_cpu("tensor", None, 0) == ""
+    assert augments_on_cpu("pil", "rand-m9-mstd0.5-inc1", 0) == ""
 
 
 @pytest.mark.parametrize(
