@@ -40,10 +40,10 @@ def declarations(
 
     Raises:
         BadInput: runs have started under another `compare`, or results are there that could decide
-            which runs are compared, and the runs are others; and no reason is given.
+            which runs are compared, and the runs are others; and no reason is given. Or the reason
+            is none.
     """
-    if reason is not None and reason.strip() in ("", _REASON):
-        raise BadInput(f"--amend {reason!r} is no reason: say in a sentence why it changes")
+    _check_reason(reason)
     compare = frozen.settings.compare
     earlier = _earlier(context, frozen)
     if compare is None and not earlier:
@@ -59,6 +59,11 @@ def declarations(
     if last.compare == compare and _is_known(earlier, this):
         return earlier
     return [*earlier, _after(last, this, reason, counted)]
+
+
+def _check_reason(reason: str | None) -> None:
+    if reason is not None and reason.strip() in ("", _REASON):
+        raise BadInput(f"--amend {reason!r} is no reason: say in a sentence why it changes")
 
 
 def _after(
